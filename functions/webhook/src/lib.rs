@@ -1,0 +1,1 @@
+//! The webhook function: verified webhooks in, each accepted once and put on the queue.

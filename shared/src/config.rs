@@ -1,0 +1,75 @@
+//! What holds for all claims of a process, checked at construction.
+
+use std::time::Duration;
+
+use crate::record::Policy;
+
+/// One day.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What holds for all claims of a process. A single claim can narrow some of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How long a finished record answers duplicates. Default 31 days: longer than any large
+    /// sender redelivers, and longer than a queue and its dead-letter queue keep a message.
+    pub window: Duration,
+    /// How far clocks may differ, and how late a killed worker may still act. Added to a deadline
+    /// to make the lease. Default 2 s.
+    pub grace: Duration,
+    /// The least time that must be left to start an operation; with less, nothing is claimed.
+    /// Default 0: even with no time left a lease is written.
+    pub min_remaining: Duration,
+    /// What may happen after a crash or an unknown outcome. Default [`Policy::Rerun`].
+    pub policy: Policy,
+    /// The longest lease that any claim may ask for. Default 15 minutes and the grace: a Lambda's
+    /// longest run. The window must be longer.
+    pub longest_lease: Duration,
+    /// After how many attempts in a row that ended without a word (the process was killed each
+    /// time) nobody takes over any more and a person decides. Default 5.
+    pub silent_limit: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            window: 31 * DAY,
+            grace: Duration::from_secs(2),
+            min_remaining: Duration::ZERO,
+            policy: Policy::Rerun,
+            longest_lease: Duration::from_secs(15 * 60 + 2),
+            silent_limit: 5,
+        }
+    }
+}
+
+/// What is wrong with a [`Config`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A record could end before its lease.
+    #[error("window {window:?} must be longer than the longest lease {lease:?}")]
+    Window {
+        /// The window.
+        window: Duration,
+        /// The longest lease.
+        lease: Duration,
+    },
+    /// No attempt at all would be allowed.
+    #[error("silent_limit is 0; at least one attempt must be allowed")]
+    SilentLimit,
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if self.window <= self.longest_lease {
+            return Err(ConfigError::Window {
+                window: self.window,
+                lease: self.longest_lease,
+            });
+        }
+        if self.silent_limit == 0 {
+            return Err(ConfigError::SilentLimit);
+        }
+        Ok(())
+    }
+}

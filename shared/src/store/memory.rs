@@ -1,0 +1,149 @@
+//! A store in memory with the full semantics, and a wrapper that makes any store fail.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Read, Store, StoreError, Written};
+use crate::protocol::Write;
+use crate::record::Record;
+
+/// Records in memory, shared by clones. It runs the protocol's own conditions, so that it can't
+/// drift from them.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<HashMap<String, Record>>>);
+
+impl Memory {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Every record, for a test to look at.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        lock(&self.0).values().cloned().collect()
+    }
+
+    /// Puts a record unconditionally, as another tool would.
+    pub fn put(&self, record: Record) {
+        lock(&self.0).insert(record.id.clone(), record);
+    }
+
+    /// Deletes a record, as the TTL does.
+    pub fn remove(&self, id: &str) {
+        lock(&self.0).remove(id);
+    }
+}
+
+impl Store for Memory {
+    async fn write(&self, id: &str, write: &Write) -> Result<Written, StoreError> {
+        let mut items = lock(&self.0);
+        let found = items.get(id);
+        if !write.applies(found) {
+            return Ok(Written::Refused(found.cloned().map(Box::new)));
+        }
+        let after = write.apply(found);
+        if let Some(record) = after.clone() {
+            items.insert(id.to_owned(), record);
+        }
+        Ok(Written::Applied(after.map(Box::new)))
+    }
+
+    async fn read(&self, id: &str, _read: Read) -> Result<Option<Record>, StoreError> {
+        Ok(lock(&self.0).get(id).cloned())
+    }
+}
+
+/// What a [`Failing`] store does with one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Passes it on.
+    None,
+    /// Does not pass it on, and answers with an error.
+    Refuse,
+    /// Passes it on and loses the reply: the caller sees an error.
+    LoseReply,
+    /// Passes a write on twice and gives the second answer, as a client does whose first reply was
+    /// lost.
+    Repeat,
+    /// Passes a write on and withholds the item that a refusal returns, as an older engine does.
+    NoItem,
+}
+
+/// A wrapper around any store that fails by a plan: one [`Fault`] a call, then none.
+#[derive(Clone, Debug)]
+pub struct Failing<S> {
+    inner: S,
+    plan: Arc<Mutex<VecDeque<Fault>>>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl<S: Store> Failing<S> {
+    /// Wraps a store; nothing fails yet.
+    pub fn new(inner: S) -> Self {
+        Self {
+            inner,
+            plan: Arc::default(),
+            calls: Arc::default(),
+        }
+    }
+
+    /// What happens to the next calls, in order.
+    pub fn plan(&self, faults: impl IntoIterator<Item = Fault>) {
+        lock(&self.plan).extend(faults);
+    }
+
+    /// How many calls were made, failed ones too.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn next(&self) -> Fault {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        lock(&self.plan).pop_front().unwrap_or(Fault::None)
+    }
+}
+
+impl<S: Store> Store for Failing<S> {
+    async fn write(&self, id: &str, write: &Write) -> Result<Written, StoreError> {
+        match self.next() {
+            Fault::None => self.inner.write(id, write).await,
+            Fault::Refuse => Err(planned()),
+            Fault::LoseReply => {
+                self.inner.write(id, write).await?;
+                Err(planned())
+            }
+            Fault::Repeat => {
+                self.inner.write(id, write).await?;
+                self.inner.write(id, write).await
+            }
+            Fault::NoItem => match self.inner.write(id, write).await? {
+                Written::Refused(_) => Ok(Written::Refused(None)),
+                applied @ Written::Applied(_) => Ok(applied),
+            },
+        }
+    }
+
+    async fn read(&self, id: &str, read: Read) -> Result<Option<Record>, StoreError> {
+        match self.next() {
+            Fault::Refuse | Fault::LoseReply => Err(planned()),
+            Fault::None | Fault::Repeat | Fault::NoItem => self.inner.read(id, read).await,
+        }
+    }
+}
+
+/// A panic elsewhere must not hide what it left behind.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn planned() -> StoreError {
+    StoreError::Unavailable {
+        operation: "PutItem",
+        table: "memory".to_owned(),
+        source: "a planned fault".into(),
+    }
+}

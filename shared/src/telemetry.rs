@@ -1,0 +1,64 @@
+//! What is said about every claim: one event each, with key, attempt and outcome.
+//!
+//! Events have the target `firstclaim::outcome`, so that a subscriber can show just them.
+
+use std::time::Duration;
+
+use crate::key::Key;
+use crate::outcome::{Ending, Outcome};
+use crate::store::StoreError;
+
+pub(crate) fn outcome<T>(outcome: &Outcome<T>, took: Duration) {
+    tracing::info!(
+        target: "firstclaim::outcome",
+        key = outcome.key.as_str(),
+        attempt = outcome.attempt,
+        outcome = outcome.name(),
+        ms = millis(took),
+        winner_function = outcome.origin.function.as_deref(),
+        winner_request = outcome.origin.request.as_deref(),
+        winner_event = outcome.origin.event.as_deref(),
+    );
+}
+
+pub(crate) fn failed(key: &Key, attempt: u32, ending: Ending, code: &str, took: Duration) {
+    let outcome = match ending {
+        Ending::Permanent => "failed",
+        Ending::DidNotHappen => "did_not_happen",
+        Ending::Unknown => "unknown",
+    };
+    tracing::warn!(
+        target: "firstclaim::outcome",
+        key = key.as_str(),
+        attempt,
+        outcome,
+        code,
+        ms = millis(took),
+    );
+}
+
+/// The operation ran, but somebody else's result stands: what was dropped, by digest.
+pub(crate) fn dropped(key: &Key, attempt: u32, sha256: &str) {
+    tracing::warn!(
+        target: "firstclaim::claim",
+        key = key.as_str(),
+        attempt,
+        sha256,
+        "superseded: the result of this attempt was dropped",
+    );
+}
+
+/// The operation ran, but that could not be written.
+pub(crate) fn not_recorded(key: &Key, attempt: u32, error: &StoreError) {
+    tracing::error!(
+        target: "firstclaim::claim",
+        key = key.as_str(),
+        attempt,
+        error = error as &dyn std::error::Error,
+        "the operation ran, but its result could not be recorded",
+    );
+}
+
+fn millis(took: Duration) -> u64 {
+    u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
+}
