@@ -16,7 +16,7 @@ use crate::fingerprint::Fingerprint;
 use crate::invocation::Invocation;
 use crate::key::Key;
 use crate::outcome::{Answer, Ending, Failure, MESSAGE_LIMIT, Outcome, StoredFailure, bounded};
-use crate::protocol::{Decision, Intent, Request, Terms, Verdict, Write, decide, window_end};
+use crate::protocol::{Decision, Intent, Request, Terms, Rule, Verdict, Write, decide_without, window_end};
 use crate::record::{
     Activity, AttemptError, Data, Omitted, Origin, Owner, Policy, Record, Status,
 };
@@ -46,6 +46,8 @@ pub struct Claims<S> {
     store: S,
     config: Arc<Config>,
     source: Arc<dyn Source>,
+    /// For mutation checks: a rule of the decision that is left out.
+    removed: Option<Rule>,
 }
 
 /// Why a key could not be claimed. The operation did not run.
@@ -120,6 +122,7 @@ impl<S: Store> Claims<S> {
             store,
             config: Arc::new(config),
             source: Arc::new(SystemSource),
+            removed: None,
         })
     }
 
@@ -130,8 +133,15 @@ impl<S: Store> Claims<S> {
         self
     }
 
-    /// Starts a request to do the operation `key` once.
+    /// The same with one rule of the decision taken away, to see whether the tests notice.
+    #[cfg(any(test, feature = "test-util"))]
     #[must_use]
+    pub fn without_rule(mut self, rule: Rule) -> Self {
+        self.removed = Some(rule);
+        self
+    }
+
+    /// Starts a request to do the operation `key` once.
     pub fn once(&self, key: Key) -> Once<S> {
         Once {
             key,
@@ -183,8 +193,8 @@ impl<S: Store> Claims<S> {
                     self.store.read(id, Read::Consistent).await?.map(Box::new)
                 }
             };
-            match decide(met.as_deref(), request, self.source.now()) {
-                Decision::Send(next) => write = next,
+            match decide_without(self.removed, met.as_deref(), request, self.source.now()) {
+                Decision::Send(next) => write = *next,
                 Decision::Done => return Ok(Reached::Done(met)),
                 Decision::Answer(verdict) => return Ok(Reached::Answer(verdict, met)),
             }
@@ -349,6 +359,7 @@ impl<S: Store> Once<S> {
                 ..invocation.map_or_else(Origin::default, Invocation::into_origin)
             },
             silent_limit: self.claims.config.silent_limit,
+            inspects: false,
         };
         let first = terms.claim(started);
         let id = terms.id.clone();
@@ -612,7 +623,7 @@ impl<S: Store> Claim<S> {
         }
         let write = Write::Suspend {
             owner: self.work.0.owner.clone(),
-            error: self.attempt_error(code, message),
+            error: Some(self.attempt_error(code, message)),
         };
         self.send(write, None).await.map(drop)
     }

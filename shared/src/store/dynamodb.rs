@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::types::{
 use super::{Cause, Read, Store, StoreError, Written};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
-use crate::protocol::{Seen, Settlement, Write};
+use crate::protocol::{Condition, Seen, Settlement, Term, Write};
 use crate::record::{
     Activity, AttemptError, Data, Omitted, Origin, Owner, Policy, RELEASED, Record, SUSPENDED,
     Settled, Status,
@@ -51,6 +51,8 @@ use attribute::*;
 pub struct DynamoDb {
     client: Client,
     table: Arc<str>,
+    /// For mutation checks: the name of a write, and the part of its condition that is left out.
+    mutant: Option<(&'static str, usize)>,
 }
 
 impl DynamoDb {
@@ -64,6 +66,27 @@ impl DynamoDb {
         Self {
             client,
             table: Arc::from(table.into()),
+            mutant: None,
+        }
+    }
+
+    /// The same store with part number `part` of the condition of the write named `write` left out,
+    /// to see whether the tests notice.
+    #[cfg(any(test, feature = "test-util"))]
+    #[must_use]
+    pub fn without_part(mut self, write: &'static str, part: usize) -> Self {
+        self.mutant = Some((write, part));
+        self
+    }
+
+    /// What the write asks of the item.
+    fn condition(&self, write: &Write) -> Condition {
+        let condition = write.condition();
+        match self.mutant {
+            Some((name, part)) if name == write.name() => condition
+                .without(part)
+                .map_or(condition, |(smaller, _)| smaller),
+            _ => condition,
         }
     }
 
@@ -79,7 +102,7 @@ impl DynamoDb {
             .put_item()
             .table_name(&*self.table)
             .set_item(Some(to_item(record)))
-            .condition_expression(expression.condition)
+            .set_condition_expression(expression.condition)
             .set_expression_attribute_names(Some(expression.names))
             .set_expression_attribute_values(expression.values)
             .return_values_on_condition_check_failure(OnFailure::AllOld)
@@ -108,7 +131,7 @@ impl DynamoDb {
             .table_name(&*self.table)
             .key(ID, AttributeValue::S(id.to_owned()))
             .update_expression(expression.update())
-            .condition_expression(expression.condition)
+            .set_condition_expression(expression.condition)
             .set_expression_attribute_names(Some(expression.names))
             .set_expression_attribute_values(expression.values)
             .return_values(returned)
@@ -186,7 +209,7 @@ impl DynamoDb {
 
 impl Store for DynamoDb {
     async fn write(&self, id: &str, write: &Write) -> Result<Written, StoreError> {
-        let expression = Expression::of(write);
+        let expression = Expression::of(write, &self.condition(write));
         match write {
             Write::Claim { record, .. } | Write::Restore { record } => {
                 self.put(record, expression).await
@@ -221,7 +244,7 @@ fn refused(id: &str, item: Option<&Item>) -> Result<Written, StoreError> {
 /// placeholder, so that no reserved word matters.
 #[derive(Debug, Default)]
 struct Expression {
-    condition: String,
+    condition: Option<String>,
     set: Vec<String>,
     remove: Vec<String>,
     names: HashMap<String, String>,
@@ -229,74 +252,73 @@ struct Expression {
 }
 
 impl Expression {
-    fn of(write: &Write) -> Self {
+    fn of(write: &Write, condition: &Condition) -> Self {
         let mut expression = Self::default();
-        expression.condition = expression.condition_of(write);
+        expression.condition = Some(expression.render(condition)).filter(|text| !text.is_empty());
         expression.change(write);
         expression
     }
 
-    fn condition_of(&mut self, write: &Write) -> String {
-        match write {
-            Write::Claim { now, .. } => {
-                let (id, end) = (self.name(ID), self.name(EXPIRATION));
-                let (status, lease) = (self.name(STATUS), self.name(LEASE));
-                let in_progress = self.in_progress();
-                let now_s = self.number("now_s", now.seconds().0);
-                let now_ms = self.number("now_ms", now.0);
-                format!(
-                    "attribute_not_exists({id}) OR ({end} < {now_s} AND \
-                     NOT ({status} = {in_progress} AND {lease} > {now_ms}))"
-                )
+    /// A condition as an expression.
+    fn render(&mut self, condition: &Condition) -> String {
+        match condition {
+            Condition::Is(term) => self.compare(term),
+            Condition::All(parts) => self.join(parts, " AND "),
+            Condition::Any(parts) => self.join(parts, " OR "),
+            Condition::Not(terms) => {
+                let terms: Vec<String> = terms.iter().map(|term| self.compare(term)).collect();
+                format!("NOT ({})", terms.join(" AND "))
             }
-            Write::Restore { .. } => format!("attribute_not_exists({})", self.name(ID)),
-            Write::Takeover { seen, .. } | Write::Settle { seen, .. } => self.unchanged(seen),
-            Write::Renew { owner, lease, .. } => {
-                let owned = self.owned(owner);
-                let held = self.name(LEASE);
-                let lowest = self.number("lowest", SUSPENDED.0);
-                let new = self.number("lease", lease.0);
-                format!("{owned} AND {held} BETWEEN {lowest} AND {new}")
-            }
-            Write::Checkpoint { owner, .. }
-            | Write::Activity { owner, .. }
-            | Write::Finish { owner, .. }
-            | Write::Suspend { owner, .. } => {
-                let owned = self.owned(owner);
-                let lease = self.name(LEASE);
-                let released = self.number("released", RELEASED.0);
-                format!("{owned} AND {lease} > {released}")
-            }
-            Write::Release { owner, .. } => self.owned(owner),
         }
     }
 
-    /// The record is in progress and `owner`'s.
-    fn owned(&mut self, owner: &Owner) -> String {
-        let (name, status) = (self.name(OWNER), self.name(STATUS));
-        let me = self.text("me", owner.expose());
-        let in_progress = self.in_progress();
-        format!("{name} = {me} AND {status} = {in_progress}")
+    fn join(&mut self, parts: &[Condition], word: &str) -> String {
+        let parts: Vec<String> = parts
+            .iter()
+            .map(|part| match part {
+                Condition::Is(term) => self.compare(term),
+                deeper => format!("({})", self.render(deeper)),
+            })
+            .collect();
+        parts.join(word)
     }
 
-    /// The record is what was seen.
-    fn unchanged(&mut self, seen: &Seen) -> String {
-        let (owner, status, lease) = (self.name(OWNER), self.name(STATUS), self.name(LEASE));
-        let same_owner = match &seen.owner {
-            Some(token) => {
-                let attempt = self.name(ATTEMPT);
-                let token = self.text("seen_owner", token.expose());
-                let number = self.number("seen_attempt", seen.attempt.into());
-                format!("{owner} = {token} AND {attempt} = {number}")
+    fn compare(&mut self, term: &Term) -> String {
+        match term {
+            Term::NoItem => format!("attribute_not_exists({})", self.name(ID)),
+            Term::NoOwner => format!("attribute_not_exists({})", self.name(OWNER)),
+            Term::NoLease => format!("attribute_not_exists({})", self.name(LEASE)),
+            Term::WindowEndedBefore(second) => {
+                let end = self.name(EXPIRATION);
+                format!("{end} < {}", self.number("now_s", second.0))
             }
-            None => format!("attribute_not_exists({owner})"),
-        };
-        let same_status = self.text("seen_status", seen.status.as_str());
-        let same_lease = match seen.lease {
-            Some(end) => format!("{lease} = {}", self.number("seen_lease", end.0)),
-            None => format!("attribute_not_exists({lease})"),
-        };
-        format!("{same_owner} AND {status} = {same_status} AND {same_lease}")
+            Term::StatusIs(status) => {
+                let name = self.name(STATUS);
+                format!("{name} = {}", self.text("status", status.as_str()))
+            }
+            Term::OwnerIs(owner) => {
+                let name = self.name(OWNER);
+                format!("{name} = {}", self.text("owner", owner.expose()))
+            }
+            Term::AttemptIs(attempt) => {
+                let name = self.name(ATTEMPT);
+                format!("{name} = {}", self.number("attempt", (*attempt).into()))
+            }
+            Term::LeaseIs(lease) => {
+                let name = self.name(LEASE);
+                format!("{name} = {}", self.number("lease", lease.0))
+            }
+            Term::LeaseAbove(limit) => {
+                let name = self.name(LEASE);
+                format!("{name} > {}", self.number("limit", limit.0))
+            }
+            Term::LeaseBetween(lowest, highest) => {
+                let name = self.name(LEASE);
+                let lowest = self.number("lowest", lowest.0);
+                let highest = self.number("highest", highest.0);
+                format!("{name} BETWEEN {lowest} AND {highest}")
+            }
+        }
     }
 
     fn change(&mut self, write: &Write) {
@@ -310,6 +332,7 @@ impl Expression {
                 fingerprint,
                 activity,
                 policy,
+                enters: _,
             } => {
                 self.own(owner, seen);
                 self.set_number(LEASE, lease.0);
@@ -331,7 +354,6 @@ impl Expression {
             Write::Renew {
                 lease, expiration, ..
             } => {
-                // The condition has put the same value there.
                 self.set_number(LEASE, lease.0);
                 self.set_number(EXPIRATION, expiration.0);
             }
@@ -356,7 +378,9 @@ impl Expression {
             }
             Write::Suspend { error, .. } => {
                 self.set_number(LEASE, SUSPENDED.0);
-                self.set_value(ERROR, error_value(error));
+                if let Some(error) = error {
+                    self.set_value(ERROR, error_value(error));
+                }
                 self.set_activity(None);
             }
             Write::Release { error, .. } => {
@@ -464,10 +488,6 @@ impl Expression {
             update.push_str(&self.remove.join(", "));
         }
         update
-    }
-
-    fn in_progress(&mut self) -> String {
-        self.text("in_progress", Status::InProgress.as_str())
     }
 
     fn name(&mut self, attribute: &str) -> String {
