@@ -1,1 +1,6 @@
-//! The command line.
+//! The command line of firstclaim: the local stack, and claims for people, scripts and agents.
+//!
+//! The parts of the local stack can be used on their own, in integration tests for example:
+//! [`dev::engine`] is an embedded DynamoDB, [`dev::sqs`] a local queue service.
+
+pub mod dev;

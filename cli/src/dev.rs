@@ -1,0 +1,6 @@
+//! `firstclaim dev`: the whole system on this machine.
+
+pub mod engine;
+pub mod sqs;
+
+mod serving;
