@@ -338,6 +338,7 @@ pub async fn self_test(client: &Client, table: &str) -> Result<(), SelfTestError
             activity: None,
             origin: Origin::default(),
             silent_limit: 1,
+            inspects: false,
         };
         claims.spawn(async move {
             let written = store.write(&id, &terms.claim(now)).await?;
