@@ -1,6 +1,8 @@
 //! Time and tokens: the one place that reads the clock and the operating system's randomness.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,7 +62,15 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
 
     /// A token that has never been used before.
     fn token(&self) -> Owner;
+
+    /// Waits until `duration` has passed on this clock.
+    fn sleep(&self, duration: Duration) -> Sleep {
+        Box::pin(tokio::time::sleep(duration))
+    }
 }
+
+/// A wait on a [`Source`]'s clock.
+pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<T: Source> Source for Arc<T> {
     fn now(&self) -> EpochMillis {
@@ -69,6 +79,10 @@ impl<T: Source> Source for Arc<T> {
 
     fn token(&self) -> Owner {
         (**self).token()
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        (**self).sleep(duration)
     }
 }
 
@@ -111,50 +125,84 @@ impl Source for SystemSource {
 /// ```
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Clone, Debug)]
-pub struct ManualSource(Arc<Manual>);
+pub struct ManualSource {
+    shared: Arc<Manual>,
+    offset: i64,
+    driven: bool,
+}
 
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Debug)]
 struct Manual {
-    now: std::sync::atomic::AtomicI64,
+    now: tokio::sync::watch::Sender<i64>,
     tokens: std::sync::atomic::AtomicU64,
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl ManualSource {
-    /// A clock that stands at `now`.
+    /// A clock that stands at `now`. Sleeps on it pass in real time.
     #[must_use]
     pub fn at(now: EpochMillis) -> Self {
-        Self(Arc::new(Manual {
-            now: now.0.into(),
-            tokens: 0.into(),
-        }))
+        Self {
+            shared: Arc::new(Manual {
+                now: tokio::sync::watch::Sender::new(now.0),
+                tokens: 0.into(),
+            }),
+            offset: 0,
+            driven: false,
+        }
+    }
+
+    /// The same clock, on which a sleep ends when the clock has been moved far enough.
+    #[must_use]
+    pub fn driven(mut self) -> Self {
+        self.driven = true;
+        self
+    }
+
+    /// The same clock as seen by a process whose own clock is off by `millis`.
+    #[must_use]
+    pub fn off_by(mut self, millis: i64) -> Self {
+        self.offset = millis;
+        self
     }
 
     /// Moves the clock forward.
     pub fn advance(&self, duration: Duration) {
-        self.set(self.now().after(duration));
+        self.shared
+            .now
+            .send_modify(|now| *now = EpochMillis(*now).after(duration).0);
     }
 
     /// Sets the clock, backward too.
     pub fn set(&self, now: EpochMillis) {
-        self.0
-            .now
-            .store(now.0, std::sync::atomic::Ordering::SeqCst);
+        self.shared.now.send_replace(now.0);
     }
 }
 
 #[cfg(any(test, feature = "test-util"))]
 impl Source for ManualSource {
     fn now(&self) -> EpochMillis {
-        EpochMillis(self.0.now.load(std::sync::atomic::Ordering::SeqCst))
+        EpochMillis(*self.shared.now.borrow() + self.offset)
     }
 
     fn token(&self) -> Owner {
         let number = self
-            .0
+            .shared
             .tokens
             .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         Owner::new(format!("owner-{number}"))
+    }
+
+    fn sleep(&self, duration: Duration) -> Sleep {
+        if !self.driven {
+            return Box::pin(tokio::time::sleep(duration));
+        }
+        let mut clock = self.shared.now.subscribe();
+        let end = EpochMillis(*clock.borrow()).after(duration).0;
+        Box::pin(async move {
+            // An error means that every clone of the clock is gone, and time with it.
+            let _ = clock.wait_for(|now| *now >= end).await;
+        })
     }
 }

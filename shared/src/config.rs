@@ -27,6 +27,15 @@ pub struct Config {
     /// After how many attempts in a row that ended without a word (the process was killed each
     /// time) nobody takes over any more and a person decides. Default 5.
     pub silent_limit: u32,
+    /// The longest result that is kept in the record itself, in bytes of JSON text; larger ones go
+    /// into a companion item. Every refused duplicate is billed by the record's size. Default
+    /// 2 KiB.
+    pub inline_limit: usize,
+    /// How many bytes of final records a process remembers. Default 1 MiB; 0 remembers nothing.
+    pub cache_bytes: usize,
+    /// How long a process remembers a final record: after that, a settle made elsewhere shows.
+    /// Default 10 s.
+    pub cache_age: Duration,
 }
 
 impl Default for Config {
@@ -38,6 +47,9 @@ impl Default for Config {
             policy: Policy::Rerun,
             longest_lease: Duration::from_secs(15 * 60 + 2),
             silent_limit: 5,
+            inline_limit: 2 * 1024,
+            cache_bytes: 1024 * 1024,
+            cache_age: Duration::from_secs(10),
         }
     }
 }

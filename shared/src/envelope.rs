@@ -86,7 +86,11 @@ impl Envelope {
     #[must_use]
     pub fn to_json(&self) -> String {
         let (body, body_base64, encoding) = if self.body.len() > COMPRESS_OVER {
-            (None, Some(STANDARD.encode(gzip(&self.body))), Some("gzip".to_owned()))
+            (
+                None,
+                Some(STANDARD.encode(gzip(&self.body))),
+                Some("gzip".to_owned()),
+            )
         } else {
             match std::str::from_utf8(&self.body) {
                 Ok(text) => (Some(text.to_owned()), None, None),
@@ -198,15 +202,20 @@ fn unpack(
 ) -> Result<Vec<u8>, EnvelopeError> {
     let packed = match (body, body_base64, payload) {
         (Some(text), None, None) => text.into_bytes(),
-        (None, Some(text), None) => STANDARD.decode(text).map_err(|error| EnvelopeError::Field {
-            field: "body_base64",
-            found: error.to_string(),
-        })?,
+        (None, Some(text), None) => {
+            STANDARD
+                .decode(text)
+                .map_err(|error| EnvelopeError::Field {
+                    field: "body_base64",
+                    found: error.to_string(),
+                })?
+        }
         (None, None, Some(payload)) => payload.get().as_bytes().to_vec(),
         _ => {
             return Err(EnvelopeError::Field {
                 field: "body",
-                found: "exactly one of `body`, `body_base64` and `payload` must be there".to_owned(),
+                found: "exactly one of `body`, `body_base64` and `payload` must be there"
+                    .to_owned(),
             });
         }
     };

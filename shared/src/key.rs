@@ -137,10 +137,7 @@ impl Key {
     ///
     /// See [`Scope::new`]; further no part at all, or a part that is null or an empty text: a key
     /// that is partly missing names no operation.
-    pub fn join(
-        scope: impl Into<String>,
-        parts: &[serde_json::Value],
-    ) -> Result<Self, KeyError> {
+    pub fn join(scope: impl Into<String>, parts: &[serde_json::Value]) -> Result<Self, KeyError> {
         Self::in_scope(&Scope::new(scope)?, join(parts)?)
     }
 

@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower::{Layer, Service};
 
-use crate::claims::{Claims, RunError};
+use crate::claims::Claims;
+use crate::error::RunError;
 use crate::invocation::Invocation;
 use crate::key::{Key, KeyError};
 use crate::outcome::{Answer, Failure, Outcome};

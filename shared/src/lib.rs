@@ -4,6 +4,7 @@ pub mod claims;
 pub mod clock;
 pub mod config;
 pub mod envelope;
+pub mod error;
 pub mod fingerprint;
 pub mod invocation;
 pub mod key;
@@ -18,9 +19,10 @@ pub mod aws;
 #[cfg(feature = "lambda")]
 pub mod lambda;
 
-pub use claims::{Claim, ClaimError, Claimed, Claims, Once, RunError, Work, downstream_key};
+pub use claims::{Claim, Claimed, Claims, Inspection, Once, Work, downstream_key};
 pub use config::{Config, ConfigError};
 pub use envelope::Envelope;
+pub use error::{ClaimError, RunError, StepError};
 pub use fingerprint::Fingerprint;
 pub use invocation::Invocation;
 pub use key::{Key, KeyError, Scope};

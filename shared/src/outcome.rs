@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock::EpochMillis;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::record::{Omitted, Origin, Policy};
-use crate::clock::EpochMillis;
 
 /// The longest message of a failure that is stored, in bytes.
 pub const MESSAGE_LIMIT: usize = 1024;
@@ -140,17 +140,29 @@ pub struct Failure<E> {
 impl<E> Failure<E> {
     /// It will never succeed; the failure is stored and answers every duplicate.
     pub fn permanent(code: impl Into<String>, error: E) -> Self {
-        Self { ending: Ending::Permanent, code: code.into(), error }
+        Self {
+            ending: Ending::Permanent,
+            code: code.into(),
+            error,
+        }
     }
 
     /// It did not happen; the next request may run it under either policy.
     pub fn did_not_happen(code: impl Into<String>, error: E) -> Self {
-        Self { ending: Ending::DidNotHappen, code: code.into(), error }
+        Self {
+            ending: Ending::DidNotHappen,
+            code: code.into(),
+            error,
+        }
     }
 
     /// Nobody knows whether it happened.
     pub fn unknown(code: impl Into<String>, error: E) -> Self {
-        Self { ending: Ending::Unknown, code: code.into(), error }
+        Self {
+            ending: Ending::Unknown,
+            code: code.into(),
+            error,
+        }
     }
 }
 

@@ -148,8 +148,13 @@ pub struct Omitted {
 pub enum Data {
     /// JSON text, byte for byte as it was first serialised.
     Inline(String),
-    /// The id of a companion item that holds the JSON text.
-    Companion(String),
+    /// In a companion item, compressed.
+    Companion {
+        /// The companion's id.
+        id: String,
+        /// What the companion must unpack to.
+        note: Omitted,
+    },
     /// Not kept.
     Omitted(Omitted),
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use crate::clock::EpochSeconds;
 use crate::protocol::Write;
 use crate::record::Record;
 
@@ -36,6 +37,21 @@ pub trait Store: Clone + Send + Sync + 'static {
         id: &str,
         read: Read,
     ) -> impl Future<Output = Result<Option<Record>, StoreError>> + Send;
+
+    /// Puts a companion: a large result, compressed, under an id of its own that nobody else
+    /// writes. After `Ok` a consistent [`companion`](Self::companion) finds it until `expiration`.
+    fn put_companion(
+        &self,
+        id: &str,
+        packed: Vec<u8>,
+        expiration: EpochSeconds,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Reads a companion, consistently. `None` where there is none.
+    fn companion(
+        &self,
+        id: &str,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send;
 }
 
 /// What became of a write.
@@ -85,7 +101,9 @@ pub enum StoreError {
         source: Cause,
     },
     /// The table does not exist.
-    #[error("table {table} does not exist in this account and Region; create it or correct the name")]
+    #[error(
+        "table {table} does not exist in this account and Region; create it or correct the name"
+    )]
     NoTable {
         /// The table.
         table: String,
@@ -125,7 +143,9 @@ pub enum StoreError {
         source: Cause,
     },
     /// The item in the table can't be read as a record.
-    #[error("attribute `{attribute}` of the record {id:?} is {found}; settle or remove the item by hand")]
+    #[error(
+        "attribute `{attribute}` of the record {id:?} is {found}; settle or remove the item by hand"
+    )]
     Malformed {
         /// The record's id.
         id: String,

@@ -5,9 +5,7 @@ use std::time::Duration;
 use super::write::{Seen, Write};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
-use crate::record::{
-    Activity, Origin, Owner, Policy, RELEASED, Record, SUSPENDED, Status,
-};
+use crate::record::{Activity, Origin, Owner, Policy, RELEASED, Record, SUSPENDED, Status};
 
 /// A request to own a key: everything but the time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -265,9 +263,7 @@ impl Rules {
             };
         }
         match record.lease {
-            Some(RELEASED) if self.hold(Rule::Released) => {
-                send(terms.takeover(record, now, true))
-            }
+            Some(RELEASED) if self.hold(Rule::Released) => send(terms.takeover(record, now, true)),
             // Without a lease nobody can tell whether somebody works on it: locked until its end.
             None if self.hold(Rule::MissingLease) => Decision::Answer(Verdict::InProgress),
             Some(lease) if lease > now && self.hold(Rule::RunningLease) => {

@@ -5,13 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Read, Store, StoreError, Written};
+use crate::clock::EpochSeconds;
 use crate::protocol::Write;
 use crate::record::Record;
 
 /// Records in memory, shared by clones. It runs the protocol's own conditions, so that it can't
 /// drift from them.
 #[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<HashMap<String, Record>>>);
+pub struct Memory {
+    records: Arc<Mutex<HashMap<String, Record>>>,
+    companions: Arc<Mutex<HashMap<String, Vec<u8>>>>,
+}
 
 impl Memory {
     /// An empty store.
@@ -23,23 +27,28 @@ impl Memory {
     /// Every record, for a test to look at.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
-        lock(&self.0).values().cloned().collect()
+        lock(&self.records).values().cloned().collect()
     }
 
     /// Puts a record unconditionally, as another tool would.
     pub fn put(&self, record: Record) {
-        lock(&self.0).insert(record.id.clone(), record);
+        lock(&self.records).insert(record.id.clone(), record);
+    }
+
+    /// Deletes every companion, as the TTL does.
+    pub fn remove_companions(&self) {
+        lock(&self.companions).clear();
     }
 
     /// Deletes a record, as the TTL does.
     pub fn remove(&self, id: &str) {
-        lock(&self.0).remove(id);
+        lock(&self.records).remove(id);
     }
 }
 
 impl Store for Memory {
     async fn write(&self, id: &str, write: &Write) -> Result<Written, StoreError> {
-        let mut items = lock(&self.0);
+        let mut items = lock(&self.records);
         let found = items.get(id);
         if !write.applies(found) {
             return Ok(Written::Refused(found.cloned().map(Box::new)));
@@ -52,7 +61,21 @@ impl Store for Memory {
     }
 
     async fn read(&self, id: &str, _read: Read) -> Result<Option<Record>, StoreError> {
-        Ok(lock(&self.0).get(id).cloned())
+        Ok(lock(&self.records).get(id).cloned())
+    }
+
+    async fn put_companion(
+        &self,
+        id: &str,
+        packed: Vec<u8>,
+        _expiration: EpochSeconds,
+    ) -> Result<(), StoreError> {
+        lock(&self.companions).insert(id.to_owned(), packed);
+        Ok(())
+    }
+
+    async fn companion(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(lock(&self.companions).get(id).cloned())
     }
 }
 
@@ -131,6 +154,29 @@ impl<S: Store> Store for Failing<S> {
         match self.next() {
             Fault::Refuse | Fault::LoseReply => Err(planned()),
             Fault::None | Fault::Repeat | Fault::NoItem => self.inner.read(id, read).await,
+        }
+    }
+
+    async fn put_companion(
+        &self,
+        id: &str,
+        packed: Vec<u8>,
+        expiration: EpochSeconds,
+    ) -> Result<(), StoreError> {
+        match self.next() {
+            Fault::Refuse => Err(planned()),
+            Fault::LoseReply => {
+                self.inner.put_companion(id, packed, expiration).await?;
+                Err(planned())
+            }
+            _ => self.inner.put_companion(id, packed, expiration).await,
+        }
+    }
+
+    async fn companion(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.next() {
+            Fault::Refuse | Fault::LoseReply => Err(planned()),
+            _ => self.inner.companion(id).await,
         }
     }
 }

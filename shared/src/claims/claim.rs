@@ -1,0 +1,367 @@
+//! The ownership of a key, and the ways it ends.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use super::Reached;
+use super::acquire::Claimed;
+use super::kept::{self, Kept};
+use super::memory::{Flight, Stage};
+use super::work::{BACKOFF, Work};
+use crate::error::ClaimError;
+use crate::outcome::{Answer, Ending, MESSAGE_LIMIT, Outcome, StoredFailure, bounded};
+use crate::protocol::{Verdict, Write, window_end};
+use crate::record::{AttemptError, Data, Omitted, Record, Status};
+use crate::store::{Store, StoreError};
+use crate::telemetry;
+
+/// How often the final write is sent when it stays unanswered.
+const FINISH_TRIES: u32 = 5;
+
+/// How long a companion outlives its record's window.
+const COMPANION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The ownership of a key. Ends by [`complete`](Claim::complete), [`fail`](Claim::fail),
+/// [`give_up`](Claim::give_up) or [`release`](Claim::release); one that is dropped lapses with its
+/// lease.
+#[derive(Debug)]
+#[must_use = "a claim that is dropped blocks its key until the lease has lapsed"]
+pub struct Claim<S> {
+    work: Work<S>,
+    /// Others of this process who ask for the same key; they learn of the end when this goes.
+    flight: Flight,
+}
+
+impl<S> Deref for Claim<S> {
+    type Target = Work<S>;
+
+    fn deref(&self) -> &Work<S> {
+        &self.work
+    }
+}
+
+/// How the final write ended.
+enum Finished {
+    Recorded,
+    Overtaken(Box<Outcome<String>>),
+}
+
+impl<S: Store> Claim<S> {
+    pub(super) fn new(work: Work<S>, flight: Flight) -> Self {
+        Self { work, flight }
+    }
+
+    /// What may be handed to the operation.
+    pub fn work(&self) -> &Work<S> {
+        &self.work
+    }
+
+    /// Whether the operation may be entered.
+    pub(super) fn enters(&self) -> bool {
+        self.work.0.enters
+    }
+
+    /// Looks at the own clock before the work: a reply that came too late is not a claim any more.
+    pub(super) async fn enter(self) -> Result<Claimed<S>, ClaimError> {
+        let held = &self.work.0;
+        if held.claims.now() < self.ends() {
+            return Ok(Claimed::Held(self));
+        }
+        let floor = held.claims.config.min_remaining;
+        let write = Write::Release {
+            owner: held.owner.clone(),
+            error: Some(self.attempt_error("too_late", "the claim came too late to start")),
+        };
+        match held.send(write, None).await? {
+            Reached::Answer(verdict, Some(record)) => {
+                Ok(Claimed::Answered(self.overtaken(verdict, &record).await))
+            }
+            _ => Err(ClaimError::NoTime {
+                remaining: Duration::ZERO,
+                floor,
+            }),
+        }
+    }
+
+    /// Records the result, which answers every duplicate from now on.
+    ///
+    /// The outcome is `Performed`; `Superseded` or the winner's result, if somebody else has taken
+    /// over; or `NotRecorded`, if the store did not answer within the time that was left. A result
+    /// that can't be kept is replaced by a note of its size; the operation never runs again for it.
+    pub async fn complete<T: Serialize + DeserializeOwned>(self, value: T) -> Outcome<T> {
+        self.finish_with(value, Answer::Performed).await
+    }
+
+    /// Records a result that was made elsewhere; nothing ran.
+    pub(super) async fn found<T: Serialize + DeserializeOwned>(self, value: T) -> Outcome<T> {
+        self.finish_with(value, Answer::Replayed).await
+    }
+
+    async fn finish_with<T: Serialize + DeserializeOwned>(
+        self,
+        value: T,
+        answer: impl FnOnce(T) -> Answer<T>,
+    ) -> Outcome<T> {
+        let kept = Kept::of(&value, self.work.0.claims.config.inline_limit);
+        let data = self.keep(kept).await;
+        match self.finish(Status::Completed, data).await {
+            Ok(Finished::Recorded) => self.outcome(answer(value)),
+            Ok(Finished::Overtaken(outcome)) => {
+                telemetry::dropped(self.key(), self.attempt(), &digest(&value));
+                outcome.typed()
+            }
+            Err(error) => {
+                telemetry::not_recorded(self.key(), self.attempt(), &error);
+                self.outcome(Answer::NotRecorded(value))
+            }
+        }
+    }
+
+    /// Records a permanent failure, which answers every duplicate from now on.
+    ///
+    /// # Errors
+    ///
+    /// The store did not answer within the time that was left; the lease is left to lapse.
+    pub async fn fail(self, failure: StoredFailure) -> Result<(), StoreError> {
+        self.finish_failed(failure).await.map(drop)
+    }
+
+    /// Gives the key back because the operation did not happen.
+    ///
+    /// # Errors
+    ///
+    /// The store did not answer; the lease is left to lapse.
+    pub async fn release(self, failure: StoredFailure) -> Result<(), StoreError> {
+        let write = Write::Release {
+            owner: self.owner().clone(),
+            error: Some(self.attempt_error(&failure.code, &failure.message)),
+        };
+        self.work.0.send(write, None).await.map(drop)
+    }
+
+    /// Gives up with an unknown outcome: released under `rerun`, suspended under `hold`.
+    ///
+    /// # Errors
+    ///
+    /// The store did not answer; the lease is left to lapse.
+    pub async fn give_up(self, failure: StoredFailure) -> Result<(), StoreError> {
+        if Ending::Unknown.releases(self.work.0.effective_policy()) {
+            return self.release(failure).await;
+        }
+        let error = self.attempt_error(&failure.code, &failure.message);
+        self.suspend(Some(error)).await
+    }
+
+    /// Ends the claim after a failure.
+    pub(super) async fn end(
+        self,
+        ending: Ending,
+        failure: StoredFailure,
+    ) -> Result<(), StoreError> {
+        telemetry::failed(
+            self.key(),
+            self.attempt(),
+            ending,
+            &failure.code,
+            self.age(),
+        );
+        match ending {
+            Ending::Permanent => self.fail(failure).await,
+            Ending::DidNotHappen => self.release(failure).await,
+            Ending::Unknown => self.give_up(failure).await,
+        }
+    }
+
+    /// The event is stale: recorded as a failure, which is this request's answer too.
+    pub(super) async fn stop(self, reason: String) -> Outcome<String> {
+        let failure = StoredFailure {
+            code: "stale".to_owned(),
+            message: bounded(&reason, MESSAGE_LIMIT),
+        };
+        match self.finish_failed(failure.clone()).await {
+            Ok(Finished::Overtaken(outcome)) => *outcome,
+            // Unanswered: nothing ran, and the next request inspects again.
+            Ok(Finished::Recorded) | Err(_) => self.outcome(Answer::ReplayedFailure(failure)),
+        }
+    }
+
+    /// A held record was inspected without a result: it stays held.
+    pub(super) async fn hold_on(self) -> Outcome<String> {
+        let since = self
+            .work
+            .0
+            .record
+            .error
+            .as_ref()
+            .map(|_| self.work.0.started);
+        // Unanswered: the lease lapses into the same.
+        let _ = self.suspend(None).await;
+        self.outcome(Answer::Held { since })
+    }
+
+    async fn suspend(&self, error: Option<AttemptError>) -> Result<(), StoreError> {
+        let write = Write::Suspend {
+            owner: self.owner().clone(),
+            error,
+        };
+        self.work.0.send(write, None).await.map(drop)
+    }
+
+    async fn finish_failed(&self, failure: StoredFailure) -> Result<Finished, StoreError> {
+        let failure = StoredFailure {
+            message: bounded(&failure.message, MESSAGE_LIMIT),
+            ..failure
+        };
+        // Two bounded texts: always small, always JSON.
+        let text = serde_json::to_string(&failure).unwrap_or_default();
+        self.finish(Status::Failed, Data::Inline(text)).await
+    }
+
+    /// A result as it goes into the record; a large one goes into its companion before the record
+    /// says so, and stays a note if that can't be written.
+    async fn keep(&self, kept: Kept) -> Data {
+        let held = &self.work.0;
+        match kept {
+            Kept::Inline(text) => Data::Inline(text),
+            Kept::Not(note) => Data::Omitted(note),
+            Kept::Companion { packed, note } => {
+                let id = format!("{}#data#{}", held.record.id, held.owner.expose());
+                let end = window_end(held.claims.now(), held.window, held.live().lease);
+                let expiration = end.millis().after(COMPANION_MARGIN).seconds();
+                let put = held.claims.store.put_companion(&id, packed, expiration);
+                match put.await {
+                    Ok(()) => Data::Companion { id, note },
+                    Err(_) => Data::Omitted(Omitted {
+                        reason: "its companion item could not be written".to_owned(),
+                        ..note
+                    }),
+                }
+            }
+        }
+    }
+
+    /// Sends the final write, and the same again while it stays unanswered and time is left.
+    /// Nothing else may be sent after it: it may have landed.
+    async fn finish(&self, status: Status, data: Data) -> Result<Finished, StoreError> {
+        let mut backoff = BACKOFF;
+        let mut data = data;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let sent = self.try_finish(status, data.clone()).await;
+            match sent {
+                Ok(Reached::Answer(verdict, Some(record))) => {
+                    let outcome = self.overtaken(verdict, &record).await;
+                    return Ok(Finished::Overtaken(Box::new(outcome)));
+                }
+                Ok(Reached::Answer(_, None)) => {
+                    let outcome = self.outcome(Answer::Superseded);
+                    return Ok(Finished::Overtaken(Box::new(outcome)));
+                }
+                Ok(Reached::Applied { .. } | Reached::Done(_)) => {
+                    self.remember(status, data);
+                    return Ok(Finished::Recorded);
+                }
+                // The request itself is refused, so that nothing has landed and a smaller one may
+                // be sent.
+                Err(StoreError::TooLarge { .. }) if !matches!(data, Data::Omitted(_)) => {
+                    data = kept::without_content(data, "larger than the store takes");
+                }
+                Err(error) if tries >= FINISH_TRIES || self.remaining() <= backoff => {
+                    return Err(error);
+                }
+                Err(_) => {
+                    self.work.0.claims.source.sleep(backoff).await;
+                    backoff *= 2;
+                }
+            }
+        }
+    }
+
+    async fn try_finish(&self, status: Status, data: Data) -> Result<Reached, StoreError> {
+        let restore = self.final_record(status, data.clone());
+        let write = Write::Finish {
+            owner: self.owner().clone(),
+            status,
+            data,
+            expiration: restore.expiration.unwrap_or(self.work.0.live().expiration),
+        };
+        self.work.0.send(write, Some(Box::new(restore))).await
+    }
+
+    /// The record as the final write leaves it.
+    fn final_record(&self, status: Status, data: Data) -> Record {
+        let held = &self.work.0;
+        let live = held.live();
+        Record {
+            status,
+            data: Some(data),
+            expiration: Some(window_end(held.claims.now(), held.window, live.lease)),
+            lease: None,
+            owner: Some(held.owner.clone()),
+            checkpoints: live.checkpoints.clone(),
+            activity: None,
+            ..held.record.clone()
+        }
+    }
+
+    /// Keeps the final record for duplicates in this process.
+    fn remember(&self, status: Status, data: Data) {
+        let held = &self.work.0;
+        let record = Arc::new(self.final_record(status, data));
+        held.claims
+            .memory
+            .keep(Arc::clone(&record), held.claims.now());
+        self.flight.reached(Stage::Over(Some(record)));
+    }
+
+    /// The answer where somebody else has the key now.
+    async fn overtaken(&self, verdict: Verdict, record: &Record) -> Outcome<String> {
+        let held = &self.work.0;
+        let fingerprint = held.record.fingerprint;
+        let key = held.key.clone();
+        match held.claims.answer(key, verdict, record, fingerprint).await {
+            Ok(outcome) => {
+                telemetry::outcome(&outcome, self.age());
+                outcome
+            }
+            // The winner's large result can't be read just now.
+            Err(_) => self.outcome(Answer::Superseded),
+        }
+    }
+
+    fn outcome<T>(&self, answer: Answer<T>) -> Outcome<T> {
+        let outcome = Outcome {
+            key: self.key().clone(),
+            attempt: self.attempt(),
+            origin: self.origin().clone(),
+            answer,
+        };
+        telemetry::outcome(&outcome, self.age());
+        outcome
+    }
+
+    fn attempt_error(&self, code: &str, message: &str) -> AttemptError {
+        AttemptError {
+            code: bounded(code, MESSAGE_LIMIT),
+            message: bounded(message, MESSAGE_LIMIT),
+            attempt: self.attempt(),
+        }
+    }
+
+    fn age(&self) -> Duration {
+        self.work.0.claims.now().since(self.work.0.started)
+    }
+}
+
+fn digest<T: Serialize>(value: &T) -> String {
+    serde_json::to_vec(value).map_or_else(
+        |_| "unserialisable".to_owned(),
+        |bytes| hex::encode(Sha256::digest(bytes)),
+    )
+}

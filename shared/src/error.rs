@@ -1,0 +1,128 @@
+//! Why a claim, a step or a run could not be had.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::outcome::Failure;
+use crate::store::StoreError;
+
+/// Why a key could not be claimed. The operation did not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// The store could not answer. Fail closed: nothing ran. (A claim whose reply was lost may
+    /// stand; it lapses with its lease.)
+    #[error("the key could not be claimed, so the operation did not run")]
+    Store(#[from] StoreError),
+    /// Neither a lease nor a deadline is known.
+    #[error(
+        "no lease: call `.lease(…)` or `.deadline(…)`, or run inside an invocation's scope (the \
+         Lambda layer does)"
+    )]
+    NoLease,
+    /// A longer lease than the configuration allows.
+    #[error("a lease of {asked:?} is longer than the configured longest_lease {longest:?}")]
+    LongLease {
+        /// What was asked for.
+        asked: Duration,
+        /// The configured limit.
+        longest: Duration,
+    },
+    /// A lease that the grace leaves nothing of.
+    #[error("a lease of {asked:?} is not longer than the grace {grace:?}")]
+    ShortLease {
+        /// What was asked for.
+        asked: Duration,
+        /// The configured grace.
+        grace: Duration,
+    },
+    /// A window that could end before the lease.
+    #[error("a window of {asked:?} is not longer than the configured longest_lease {longest:?}")]
+    ShortWindow {
+        /// What was asked for.
+        asked: Duration,
+        /// The configured longest lease.
+        longest: Duration,
+    },
+    /// Too little time is left to run the operation.
+    #[error("{remaining:?} are left, fewer than the {floor:?} that an operation needs")]
+    NoTime {
+        /// What is left.
+        remaining: Duration,
+        /// The configured floor.
+        floor: Duration,
+    },
+}
+
+/// Why a step has no value. The caller's error type must be able to hold it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// The step's name is empty, longer than 64 bytes, or has a control character in it.
+    #[error("a step's name has 1 to 64 bytes and no control characters; found {0:?}")]
+    Name(String),
+    /// The claim had ended, by its own clock or by another owner, before the step began. The step
+    /// did not run.
+    #[error("the claim was lost before step `{0}`, so the step did not run")]
+    Lost(String),
+    /// The step ran, and another owner has the key now.
+    #[error("the claim was lost during step `{0}`")]
+    Superseded(String),
+    /// The step ran, and its value is too large to keep.
+    #[error("the value of step `{name}` has {bytes} bytes of JSON; at most {limit} are kept")]
+    TooLarge {
+        /// The step.
+        name: String,
+        /// The size of its value.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The step ran, and its value can't be written as JSON.
+    #[error("the value of step `{name}` can't be written as JSON")]
+    Unserialisable {
+        /// The step.
+        name: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The stored value of the step is not of the asked type. The step did not run again.
+    #[error("the stored value of step `{name}` is not of the asked type")]
+    Unreadable {
+        /// The step.
+        name: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The step ran, and the store did not answer.
+    #[error("step `{name}` ran, but its value could not be recorded")]
+    Store {
+        /// The step.
+        name: String,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+}
+
+/// Why [`Once::run`](crate::Once::run) has no outcome.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError<E: fmt::Debug + fmt::Display> {
+    /// The key could not be claimed; the operation did not run.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// The operation's own error. How the key was left is in the record, unless `record` says that
+    /// this could not be written.
+    #[error("the operation failed ({}): {}", failure.code, failure.error)]
+    Operation {
+        /// What the operation returned.
+        failure: Failure<E>,
+        /// The attempt.
+        attempt: u32,
+        /// Why its end could not be recorded; the lease is then left to lapse.
+        record: Option<StoreError>,
+    },
+}
