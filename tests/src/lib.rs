@@ -1,1 +1,19 @@
-//! The harness of the integration tests.
+//! The harness of the integration tests: one engine per run, a [`Lab`] per test, and what a
+//! deployment has around the handlers, as stubs that a test can look into and make fail.
+//!
+//! Everything listens on loopback at ports that the system chooses, belongs to one test, and is
+//! gone when the test ends.
+
+pub mod deliveries;
+pub mod engine;
+mod http;
+pub mod lab;
+pub mod poll;
+pub mod process;
+pub mod proxy;
+pub mod queue_stub;
+pub mod runtime_api;
+pub mod target;
+
+pub use engine::Engine;
+pub use lab::Lab;
