@@ -186,7 +186,7 @@ impl DynamoDb {
                 source,
             },
             "ItemCollectionSizeLimitExceededException" => StoreError::TooLarge { source },
-            "ValidationException" if message.contains("size has exceeded") => {
+            "ValidationException" if message.contains("exceeded the maximum allowed size") => {
                 StoreError::TooLarge { source }
             }
             "ValidationException" => StoreError::Invalid {
