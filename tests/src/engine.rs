@@ -11,11 +11,8 @@ use aws_sdk_dynamodb::types::{
     TimeToLiveSpecification,
 };
 use firstclaim::aws::{Patience, loopback_config};
-use firstclaim::clock::{EpochMillis, Source, SystemSource};
-use firstclaim::protocol::Terms;
-use firstclaim::record::{Origin, Policy};
 use firstclaim::store::dynamodb::DynamoDb;
-use firstclaim::store::{Store, Written};
+use firstclaim::{Claimed, Claims, Config, Key};
 use futures_util::future::join_all;
 use tokio::net::TcpListener;
 
@@ -26,6 +23,9 @@ const ROUNDS: usize = 20;
 
 /// How many claims race in one round.
 const CLAIMS: usize = 50;
+
+/// Longer than the self test takes.
+const LEASE: Duration = Duration::from_secs(60);
 
 /// A DynamoDB endpoint.
 #[derive(Clone, Debug)]
@@ -163,9 +163,11 @@ impl Engine {
     pub async fn self_test(&self) -> anyhow::Result<SelfTest> {
         let table = self.create_table().await?;
         let store = DynamoDb::new(Self::client_without_retries(&self.endpoint).await, &table);
+        let claims = Claims::new(store, Config::default())?;
         let mut verdict = SelfTest::OneWinnerEach;
         for round in 1..=ROUNDS {
-            let winners = Self::race(&store, &format!("self-test#{round}")).await?;
+            let key = Key::new("self-test", round.to_string())?;
+            let winners = Self::race(&claims, &key).await?;
             if winners != 1 {
                 verdict = SelfTest::Failed { round, winners };
                 break;
@@ -175,15 +177,11 @@ impl Engine {
         Ok(verdict)
     }
 
-    async fn race(store: &DynamoDb, id: &str) -> anyhow::Result<usize> {
-        let now = SystemSource.now();
-        let claims = (0..CLAIMS).map(|_| async move {
-            let claim = self_test_terms(id, now).claim(now);
-            store.write(id, &claim).await
-        });
+    async fn race(claims: &Claims<DynamoDb>, key: &Key) -> anyhow::Result<usize> {
+        let racing = (0..CLAIMS).map(|_| claims.once(key.clone()).lease(LEASE).claim());
         let mut winners = 0;
-        for written in join_all(claims).await {
-            if matches!(written?, Written::Applied(_)) {
+        for claimed in join_all(racing).await {
+            if matches!(claimed?, Claimed::Held(_)) {
                 winners += 1;
             }
         }
@@ -204,19 +202,5 @@ impl Engine {
                 self.name
             ),
         }
-    }
-}
-
-fn self_test_terms(id: &str, now: EpochMillis) -> Terms {
-    Terms {
-        id: id.to_owned(),
-        owner: SystemSource.token(),
-        lease: now.after(Duration::from_secs(60)),
-        window: Duration::from_secs(3600),
-        policy: Policy::Rerun,
-        fingerprint: None,
-        activity: None,
-        origin: Origin::default(),
-        silent_limit: 5,
     }
 }
