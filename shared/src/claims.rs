@@ -356,8 +356,14 @@ impl<S: Store> Once<S> {
             Ok(Ok(Inspection::Proceed)) => Ok(claim.hold_on().await.typed()),
             Ok(Ok(Inspection::Done(value))) => Ok(claim.found(value).await),
             Ok(Ok(Inspection::Stop(reason))) => Ok(claim.stop(reason).await.typed()),
-            // Nothing was entered: whatever the inspection met, the operation did not happen now.
-            Ok(Err(failure)) if claim.enters() => failed(claim, failure).await,
+            Ok(Err(failure)) if claim.enters() => {
+                // The operation was not entered, whatever the inspection met.
+                let ending = match failure.ending {
+                    Ending::Permanent => Ending::Permanent,
+                    Ending::DidNotHappen | Ending::Unknown => Ending::DidNotHappen,
+                };
+                failed(claim, ending, failure).await
+            }
             Ok(Err(failure)) => {
                 let attempt = claim.attempt();
                 claim.hold_on().await;
@@ -391,13 +397,14 @@ where
 {
     match attend(&claim, operation).await {
         Ok(Ok(value)) => Ok(claim.complete(value).await),
-        Ok(Err(failure)) => failed(claim, failure).await,
+        Ok(Err(failure)) => failed(claim, failure.ending, failure).await,
         Err(panic) => panicked(claim, panic).await,
     }
 }
 
 async fn failed<S: Store, T, E: fmt::Debug + fmt::Display>(
     claim: Claim<S>,
+    ending: Ending,
     failure: Failure<E>,
 ) -> Result<Outcome<T>, RunError<E>> {
     let attempt = claim.attempt();
@@ -405,7 +412,7 @@ async fn failed<S: Store, T, E: fmt::Debug + fmt::Display>(
         code: failure.code.clone(),
         message: failure.error.to_string(),
     };
-    let record = claim.end(failure.ending, stored).await.err();
+    let record = claim.end(ending, stored).await.err();
     Err(RunError::Operation {
         failure,
         attempt,

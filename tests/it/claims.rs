@@ -1,2 +1,4 @@
 //! Claims.
-pub(crate) fn tests() -> Vec<crate::registry::Test> { vec![] }
+pub(crate) fn tests() -> Vec<crate::registry::Test> {
+    vec![]
+}

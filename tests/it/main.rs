@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use integration::Engine;
 use integration::deliveries::Deliveries;
 use integration::engine::SelfTest;
 use integration::lab::Suite;
 use integration::process::Binaries;
-use integration::Engine;
 use libtest_mimic::Arguments;
 
 /// How many tests run at once unless the arguments say otherwise. They mostly wait for each other's

@@ -57,7 +57,10 @@ pub(crate) fn name(module: &str, function: &str) -> String {
 
 /// The tests by name only.
 pub(crate) fn listed(tests: Vec<Test>) -> Vec<Trial> {
-    tests.into_iter().map(|test| Trial::test(test.name, || Ok(()))).collect()
+    tests
+        .into_iter()
+        .map(|test| Trial::test(test.name, || Ok(())))
+        .collect()
 }
 
 /// The tests, each with a laboratory of its own.
@@ -82,11 +85,7 @@ pub(crate) fn trials(
     tests.into_iter().map(trial).collect()
 }
 
-fn conduct(
-    suite: Suite,
-    runtime: &Runtime,
-    run: fn(Arc<Lab>) -> Running,
-) -> Result<(), Failed> {
+fn conduct(suite: Suite, runtime: &Runtime, run: fn(Arc<Lab>) -> Running) -> Result<(), Failed> {
     let log = Log::default();
     let shared = log.clone();
     let test = runtime.spawn(async move {

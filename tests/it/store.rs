@@ -47,8 +47,16 @@ async fn answers_like_the_memory_store(lab: &Lab) -> anyhow::Result<()> {
     }
     // Without this, a generator that never gets past a claim would prove nothing.
     for write in [
-        "claim", "takeover", "renew", "checkpoint", "activity", "finish", "restore", "suspend",
-        "release", "settle",
+        "claim",
+        "takeover",
+        "renew",
+        "checkpoint",
+        "activity",
+        "finish",
+        "restore",
+        "suspend",
+        "release",
+        "settle",
     ] {
         for answer in ["applied", "refused"] {
             let count = met.get(&(write, answer)).copied().unwrap_or(0);
@@ -58,7 +66,9 @@ async fn answers_like_the_memory_store(lab: &Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn answers_like_the_memory_store_when_refusals_bring_no_item(lab: &Lab) -> anyhow::Result<()> {
+async fn answers_like_the_memory_store_when_refusals_bring_no_item(
+    lab: &Lab,
+) -> anyhow::Result<()> {
     lab.dynamodb.always(ANY, Step::StripItem);
     let store = lab.store_without_retries().await;
     let mut met = BTreeMap::new();
@@ -94,23 +104,43 @@ async fn compare(
                 *met.entry((write.name(), answer)).or_default() += 1;
             }
             Move::Foreign { item, record } => {
-                let put = client.put_item().table_name(&lab.table).set_item(Some(item));
+                let put = client
+                    .put_item()
+                    .table_name(&lab.table)
+                    .set_item(Some(item));
                 put.send().await?;
                 memory.put(*record);
             }
             Move::Vanish => {
                 let key = AttributeValue::S(id.clone());
-                client.delete_item().table_name(&lab.table).key("id", key).send().await?;
+                client
+                    .delete_item()
+                    .table_name(&lab.table)
+                    .key("id", key)
+                    .send()
+                    .await?;
                 memory.remove(&id);
             }
         }
         let expected = memory.read(&id, Read::Consistent).await?;
-        let got = store.read(&id, Read::Consistent).await.with_context(context)?;
-        ensure!(got == expected, "{}\nexpected {expected:?}\n     got {got:?}", context());
+        let got = store
+            .read(&id, Read::Consistent)
+            .await
+            .with_context(context)?;
+        ensure!(
+            got == expected,
+            "{}\nexpected {expected:?}\n     got {got:?}",
+            context()
+        );
     }
     for id in Generator::ids() {
         let key = AttributeValue::S(id);
-        client.delete_item().table_name(&lab.table).key("id", key).send().await?;
+        client
+            .delete_item()
+            .table_name(&lab.table)
+            .key("id", key)
+            .send()
+            .await?;
     }
     Ok(())
 }
@@ -124,7 +154,10 @@ fn same_answer(
     match (expected, got) {
         (Written::Applied(expected), Written::Applied(got)) => {
             let brings_record = matches!(write, Write::Takeover { .. } | Write::Settle { .. });
-            ensure!(!brings_record || got == expected, "applied, but brought {got:?}");
+            ensure!(
+                !brings_record || got == expected,
+                "applied, but brought {got:?}"
+            );
             Ok("applied")
         }
         (Written::Refused(_), Written::Refused(None)) if !brings_items => Ok("refused"),
@@ -139,12 +172,30 @@ fn same_answer(
 async fn p98_no_name_is_reserved(lab: &Lab) -> anyhow::Result<()> {
     let store = lab.store().await;
     let names = [
-        "status", "data", "ttl", "key", "size", "owner", "a.b", "a-b", "a b", "#x", ":y", "0", "[0]",
-        "naïve", "\"quoted\"", "checkpoints",
+        "status",
+        "data",
+        "ttl",
+        "key",
+        "size",
+        "owner",
+        "a.b",
+        "a-b",
+        "a b",
+        "#x",
+        ":y",
+        "0",
+        "[0]",
+        "naïve",
+        "\"quoted\"",
+        "checkpoints",
     ];
     let claims = Claims::new(store.clone(), Config::default())?;
     let key = Key::new("reserved", "status.data-ttl key")?;
-    let claimed = claims.once(key.clone()).lease(Duration::from_secs(60)).claim().await?;
+    let claimed = claims
+        .once(key.clone())
+        .lease(Duration::from_secs(60))
+        .claim()
+        .await?;
     let Claimed::Held(claim) = claimed else {
         anyhow::bail!("not claimed: {claimed:?}");
     };
@@ -154,8 +205,14 @@ async fn p98_no_name_is_reserved(lab: &Lab) -> anyhow::Result<()> {
             name: name.to_owned(),
             text: format!("{name:?}"),
         };
-        let written = store.write(&key.stored(), &write).await.with_context(|| name.to_owned())?;
-        ensure!(matches!(written, Written::Applied(_)), "{name:?}: {written:?}");
+        let written = store
+            .write(&key.stored(), &write)
+            .await
+            .with_context(|| name.to_owned())?;
+        ensure!(
+            matches!(written, Written::Applied(_)),
+            "{name:?}: {written:?}"
+        );
     }
     let record = lab.record(key.as_str()).await?;
     let stored: BTreeSet<&str> = record.checkpoints.keys().map(String::as_str).collect();
@@ -166,7 +223,11 @@ async fn p98_no_name_is_reserved(lab: &Lab) -> anyhow::Result<()> {
 async fn p4_p9_times_stand_in_their_units(lab: &Lab) -> anyhow::Result<()> {
     let claims = Claims::new(lab.store().await, Config::default())?;
     let key = Key::new("units", "1")?;
-    let claimed = claims.once(key.clone()).lease(Duration::from_secs(60)).claim().await?;
+    let claimed = claims
+        .once(key.clone())
+        .lease(Duration::from_secs(60))
+        .claim()
+        .await?;
     ensure!(matches!(claimed, Claimed::Held(_)), "{claimed:?}");
     let client = Engine::client_without_retries(lab.suite.engine.endpoint()).await;
     let output = client
@@ -177,15 +238,24 @@ async fn p4_p9_times_stand_in_their_units(lab: &Lab) -> anyhow::Result<()> {
         .await?;
     let item = output.item().context("no item")?;
     for (name, digits) in [("expiration", 10), ("in_progress_expiration", 13)] {
-        let number = item.get(name).and_then(|value| value.as_n().ok()).context(name)?;
+        let number = item
+            .get(name)
+            .and_then(|value| value.as_n().ok())
+            .context(name)?;
         ensure!(
             number.len() == digits && number.bytes().all(|byte| byte.is_ascii_digit()),
             "{name} is {number}"
         );
     }
     let lapsed = ManualSource::at(SystemSource.now().after(Duration::from_secs(61)));
-    let later = claims.with_source(lapsed).once(key).lease(Duration::from_secs(60));
-    ensure!(matches!(later.claim().await?, Claimed::Held(_)), "a lapsed lease was not taken over");
+    let later = claims
+        .with_source(lapsed)
+        .once(key)
+        .lease(Duration::from_secs(60));
+    ensure!(
+        matches!(later.claim().await?, Claimed::Held(_)),
+        "a lapsed lease was not taken over"
+    );
     Ok(())
 }
 
@@ -196,7 +266,9 @@ async fn a_record_survives_the_table(lab: &Lab) -> anyhow::Result<()> {
         let id = format!("whole#{number}");
         let mut record = generator.whole_record(&id);
         record.fingerprint = Some(Fingerprint::of_raw(id.as_bytes()));
-        let write = Write::Restore { record: Box::new(record.clone()) };
+        let write = Write::Restore {
+            record: Box::new(record.clone()),
+        };
         store.write(&id, &write).await?;
         let read = store.read(&id, Read::Consistent).await?;
         assert_eq!(read.as_ref(), Some(&record));

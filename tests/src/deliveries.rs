@@ -16,7 +16,10 @@ use sha2::Sha256;
 /// The secret of each scheme's sample sender, which is named like its scheme. They open nothing.
 pub const SECRETS: [(&str, &str); 3] = [
     ("github", "github-bench-secret-0123456789"),
-    ("standard", "whsec_c3RhbmRhcmQtYmVuY2gtc2VjcmV0LTAxMjM0NTY3ODk="),
+    (
+        "standard",
+        "whsec_c3RhbmRhcmQtYmVuY2gtc2VjcmV0LTAxMjM0NTY3ODk=",
+    ),
     ("token", "token-bench-0123456789abcdef"),
 ];
 
@@ -34,7 +37,9 @@ impl Deliveries {
     /// The files in this package's `events`.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("events")))
+        Self(Arc::new(
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("events"),
+        ))
     }
 
     /// A JSON file, by its path without the ending.
@@ -56,13 +61,15 @@ impl Deliveries {
     pub fn load(&self, name: &str) -> anyhow::Result<Delivery> {
         let file = self.json(name)?;
         let text = |field: &str| {
-            let text = file[field].as_str().with_context(|| format!("{name}: no {field}"));
+            let text = file[field]
+                .as_str()
+                .with_context(|| format!("{name}: no {field}"));
             text.map(str::to_owned)
         };
         let headers = file["headers"].as_object().context("no headers")?;
-        let headers = headers.iter().map(|(name, value)| {
-            (name.clone(), value.as_str().unwrap_or_default().to_owned())
-        });
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()));
         Ok(Delivery {
             scheme: text("scheme")?,
             method: text("method")?,
@@ -80,7 +87,9 @@ impl Deliveries {
     pub fn returned(&self, name: &str) -> anyhow::Result<Vec<String>> {
         let index = self.json("index")?;
         let file = format!("{name}.json");
-        let events = index["lambda"].as_array().context("no lambda in the index")?;
+        let events = index["lambda"]
+            .as_array()
+            .context("no lambda in the index")?;
         let entry = events.iter().find(|entry| entry["file"] == file.as_str());
         let returned = entry.and_then(|entry| entry["returned"].as_array());
         let returned = returned.with_context(|| format!("no `returned` for {file}"))?;
@@ -231,7 +240,9 @@ impl HttpAnswer {
     ///
     /// It has not the form of payload format 2.0.
     pub fn read(response: &Value) -> anyhow::Result<Self> {
-        let status = response["statusCode"].as_u64().and_then(|code| u16::try_from(code).ok());
+        let status = response["statusCode"]
+            .as_u64()
+            .and_then(|code| u16::try_from(code).ok());
         let body = response["body"].as_str().unwrap_or_default();
         let body = if response["isBase64Encoded"] == true {
             String::from_utf8(STANDARD.decode(body)?)?
@@ -240,7 +251,10 @@ impl HttpAnswer {
         };
         let headers = response["headers"].as_object().into_iter().flatten();
         let headers = headers.map(|(name, value)| {
-            (name.to_lowercase(), value.as_str().unwrap_or_default().to_owned())
+            (
+                name.to_lowercase(),
+                value.as_str().unwrap_or_default().to_owned(),
+            )
         });
         Ok(Self {
             status: status.with_context(|| format!("no statusCode in {response}"))?,

@@ -57,7 +57,10 @@ impl Engine {
     pub async fn start(endpoint: Option<String>) -> anyhow::Result<Self> {
         if let Some(endpoint) = endpoint {
             let name = Arc::from(endpoint.as_str());
-            return Ok(Self { endpoint: Arc::from(endpoint), name });
+            return Ok(Self {
+                endpoint: Arc::from(endpoint),
+                name,
+            });
         }
         let database = dynoxide::Database::memory().context("the embedded engine")?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;

@@ -97,7 +97,11 @@ impl Drop for Server {
 
 /// An answer with a JSON body.
 pub(crate) fn json(status: u16, body: &serde_json::Value) -> Reply {
-    answer(status, &[("content-type", "application/x-amz-json-1.0")], body.to_string())
+    answer(
+        status,
+        &[("content-type", "application/x-amz-json-1.0")],
+        body.to_string(),
+    )
 }
 
 /// An answer.
@@ -108,7 +112,9 @@ pub(crate) fn answer(status: u16, headers: &[(&str, &str)], body: impl Into<Byte
     }
     // Statuses and headers are the tests' own: one that is no HTTP is answered by closing, and the
     // test that asked for it fails.
-    builder.body(body.into()).map_or(Reply::Close, Reply::Answer)
+    builder
+        .body(body.into())
+        .map_or(Reply::Close, Reply::Answer)
 }
 
 /// Accepts until it is aborted, which drops the connections with it.
@@ -148,7 +154,10 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-async fn serve<H, F>(handler: H, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Closed>
+async fn serve<H, F>(
+    handler: H,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Closed>
 where
     H: Fn(Request<Bytes>) -> F,
     F: Future<Output = Reply>,

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use firstclaim::Key;
 use firstclaim::record::Record;
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::store::{Read, Store};
-use firstclaim::Key;
 use serde_json::json;
 
 use crate::deliveries::{Deliveries, SECRETS};
@@ -139,7 +139,9 @@ impl Lab {
     ///
     /// No key, no record, or no answer.
     pub async fn record(&self, key: &str) -> anyhow::Result<Record> {
-        let id = Key::parse(key).with_context(|| format!("{key:?}"))?.stored();
+        let id = Key::parse(key)
+            .with_context(|| format!("{key:?}"))?
+            .stored();
         let record = self.store().await.read(&id, Read::Consistent).await?;
         record.with_context(|| format!("no record for {key:?}"))
     }
@@ -151,8 +153,16 @@ impl Lab {
     /// The engine did not answer.
     pub async fn ids(&self) -> anyhow::Result<Vec<String>> {
         let client = Engine::client_without_retries(self.suite.engine.endpoint()).await;
-        let output = client.scan().table_name(&self.table).consistent_read(true).send().await?;
-        let ids = output.items().iter().filter_map(|item| item.get("id")?.as_s().ok().cloned());
+        let output = client
+            .scan()
+            .table_name(&self.table)
+            .consistent_read(true)
+            .send()
+            .await?;
+        let ids = output
+            .items()
+            .iter()
+            .filter_map(|item| item.get("id")?.as_s().ok().cloned());
         Ok(ids.collect())
     }
 
@@ -252,11 +262,16 @@ impl Lab {
             if batch.messages.is_empty() {
                 return Ok(());
             }
-            let worker = workers.get(round % workers.len().max(1)).context("no worker")?;
+            let worker = workers
+                .get(round % workers.len().max(1))
+                .context("no worker")?;
             let answer = worker.invoke(&batch.event()).await?;
             self.queues.settle(&batch, &answer)?;
         }
-        bail!("messages keep coming back: {:?}", self.queues.messages(WORK))
+        bail!(
+            "messages keep coming back: {:?}",
+            self.queues.messages(WORK)
+        )
     }
 
     /// Hands `count` messages of the work queue to a worker once, and returns its answer.
@@ -266,7 +281,9 @@ impl Lab {
     /// The worker failed.
     pub async fn work(&self, worker: &Process, count: usize) -> anyhow::Result<serde_json::Value> {
         let batch = self.queues.receive(WORK, count);
-        let answer = worker.invoke_within(&batch.event(), Duration::from_secs(20)).await?;
+        let answer = worker
+            .invoke_within(&batch.event(), Duration::from_secs(20))
+            .await?;
         self.queues.settle(&batch, &answer)?;
         Ok(answer)
     }

@@ -42,7 +42,9 @@ impl Binaries {
                 // target/<profile>/deps/it-<hash>
                 let test = std::env::current_exe()?;
                 let profile = test.ancestors().nth(2);
-                profile.context("the test's executable has no directory")?.to_owned()
+                profile
+                    .context("the test's executable has no directory")?
+                    .to_owned()
             }
         };
         Ok(Self(Arc::from(dir)))
@@ -133,7 +135,10 @@ impl Process {
         log: Log,
     ) -> anyhow::Result<Self> {
         let api = RuntimeApi::start().await?;
-        log.line(name, &format!("$ env -i {} {}", shown(variables), binary.display()));
+        log.line(
+            name,
+            &format!("$ env -i {} {}", shown(variables), binary.display()),
+        );
         let mut child = Command::new(binary)
             .env_clear()
             .env("AWS_LAMBDA_RUNTIME_API", api.authority())
@@ -181,7 +186,10 @@ impl Process {
     ///
     /// The invocation ended with an error, or the process did.
     pub async fn invoke_within(&self, event: &Value, time: Duration) -> anyhow::Result<Value> {
-        match self.invoke_raw(event.to_string().into_bytes(), time).await? {
+        match self
+            .invoke_raw(event.to_string().into_bytes(), time)
+            .await?
+        {
             Ended::Response(body) => {
                 serde_json::from_slice(&body).context("the response is no JSON")
             }
@@ -247,6 +255,8 @@ async fn keep(output: impl AsyncRead + Unpin, name: String, log: Log) {
 }
 
 fn shown(variables: &BTreeMap<String, String>) -> String {
-    let pairs = variables.iter().map(|(name, value)| format!("{name}='{value}'"));
+    let pairs = variables
+        .iter()
+        .map(|(name, value)| format!("{name}='{value}'"));
     pairs.collect::<Vec<_>>().join(" ")
 }

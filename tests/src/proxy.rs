@@ -123,7 +123,9 @@ impl Proxy {
     pub async fn start(upstream: &str) -> anyhow::Result<Self> {
         let state = Arc::new(State {
             upstream: upstream.to_owned(),
-            client: reqwest::Client::builder().build().context("the proxy's client")?,
+            client: reqwest::Client::builder()
+                .build()
+                .context("the proxy's client")?,
             plan: Mutex::default(),
         });
         let server = Server::start(handler(Arc::clone(&state))).await?;
@@ -140,7 +142,10 @@ impl Proxy {
     /// [`always`](Self::always) said, or nothing.
     pub fn plan(&self, operation: &str, steps: impl IntoIterator<Item = Step>) {
         let mut plan = self.state.plan();
-        plan.once.entry(operation.to_owned()).or_default().extend(steps);
+        plan.once
+            .entry(operation.to_owned())
+            .or_default()
+            .extend(steps);
     }
 
     /// What happens to every call of `operation` (or of [`ANY`]) that no plan speaks of.
@@ -233,7 +238,11 @@ impl State {
                 Reply::Answer(response) => {
                     let status = response.status().as_u16();
                     let body = without_item(response.body());
-                    answer(status, &[("content-type", "application/x-amz-json-1.0")], body)
+                    answer(
+                        status,
+                        &[("content-type", "application/x-amz-json-1.0")],
+                        body,
+                    )
                 }
                 Reply::Close => Reply::Close,
             },
@@ -257,7 +266,9 @@ impl State {
         let status = response.status().as_u16();
         let content_type = response.headers().get("content-type");
         let content_type = content_type.and_then(|value| value.to_str().ok());
-        let content_type = content_type.unwrap_or("application/x-amz-json-1.0").to_owned();
+        let content_type = content_type
+            .unwrap_or("application/x-amz-json-1.0")
+            .to_owned();
         match response.bytes().await {
             Ok(body) => answer(status, &[("content-type", &content_type)], body),
             Err(_) => Reply::Close,
@@ -274,7 +285,10 @@ impl Failure {
             Self::ResourceNotFound => (400, "ResourceNotFoundException"),
         };
         let code = format!("com.amazonaws.planned#{code}");
-        json_answer(status, &json!({"__type": code, "message": "a planned fault"}))
+        json_answer(
+            status,
+            &json!({"__type": code, "message": "a planned fault"}),
+        )
     }
 }
 
@@ -287,7 +301,9 @@ fn handler(
 /// The operation's name from `X-Amz-Target: DynamoDB_20120810.PutItem`.
 fn operation(request: &Request<Bytes>) -> String {
     let target = request.headers().get("x-amz-target");
-    let target = target.and_then(|value| value.to_str().ok()).unwrap_or("unknown");
+    let target = target
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("unknown");
     target.rsplit('.').next().unwrap_or(target).to_owned()
 }
 

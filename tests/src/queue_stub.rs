@@ -110,7 +110,12 @@ impl QueueStub {
     #[must_use]
     pub fn messages(&self, queue: &str) -> Vec<Message> {
         let state = lock(&self.state);
-        state.messages.iter().filter(|message| message.queue == queue).cloned().collect()
+        state
+            .messages
+            .iter()
+            .filter(|message| message.queue == queue)
+            .cloned()
+            .collect()
     }
 
     /// Puts a message in, as another sender would.
@@ -146,14 +151,18 @@ impl QueueStub {
     /// where AWS takes the whole batch as failed.
     pub fn settle(&self, batch: &Batch, answer: &Value) -> anyhow::Result<()> {
         let returned = returned(answer)?;
-        let ids: BTreeSet<&str> = batch.messages.iter().map(|message| message.id.as_str()).collect();
+        let ids: BTreeSet<&str> = batch
+            .messages
+            .iter()
+            .map(|message| message.id.as_str())
+            .collect();
         for id in &returned {
             ensure!(ids.contains(id.as_str()), "{id:?} is not in the batch");
         }
         let mut state = lock(&self.state);
-        state.messages.retain(|message| {
-            !ids.contains(message.id.as_str()) || returned.contains(&message.id)
-        });
+        state
+            .messages
+            .retain(|message| !ids.contains(message.id.as_str()) || returned.contains(&message.id));
         for message in &mut state.messages {
             if returned.contains(&message.id) {
                 message.in_flight = false;
@@ -164,7 +173,11 @@ impl QueueStub {
 
     /// Makes a batch receivable again without an answer, as after a crash of the worker.
     pub fn abandon(&self, batch: &Batch) {
-        let ids: BTreeSet<&str> = batch.messages.iter().map(|message| message.id.as_str()).collect();
+        let ids: BTreeSet<&str> = batch
+            .messages
+            .iter()
+            .map(|message| message.id.as_str())
+            .collect();
         for message in &mut lock(&self.state).messages {
             if ids.contains(message.id.as_str()) {
                 message.in_flight = false;
@@ -197,9 +210,15 @@ pub fn returned(answer: &Value) -> anyhow::Result<BTreeSet<String>> {
     for failure in failures {
         let id = failure.get("itemIdentifier").and_then(Value::as_str);
         let id = id.filter(|id| !id.is_empty());
-        ids.insert(id.with_context(|| format!("no itemIdentifier in {answer}"))?.to_owned());
+        ids.insert(
+            id.with_context(|| format!("no itemIdentifier in {answer}"))?
+                .to_owned(),
+        );
     }
-    ensure!(ids.len() == failures.len(), "an identifier is listed twice in {answer}");
+    ensure!(
+        ids.len() == failures.len(),
+        "an identifier is listed twice in {answer}"
+    );
     Ok(ids)
 }
 
@@ -241,7 +260,9 @@ fn record(message: &Message) -> Value {
 
 fn serve(state: &Mutex<State>, request: &Request<Bytes>) -> Reply {
     let target = request.headers().get("x-amz-target");
-    let target = target.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let target = target
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let operation = target.strip_prefix("AmazonSQS.").unwrap_or(target);
     let input: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let mut state = lock(state);
@@ -325,7 +346,10 @@ fn message(
 
 fn visibility(input: &Value) -> Visibility {
     Visibility {
-        receipt: input["ReceiptHandle"].as_str().unwrap_or_default().to_owned(),
+        receipt: input["ReceiptHandle"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
         seconds: input["VisibilityTimeout"].as_i64().unwrap_or(-1),
     }
 }

@@ -99,7 +99,11 @@ impl RuntimeApi {
         self.state.pending().insert(id.clone(), answer);
         let deadline = SystemSource.now().after(time);
         // The receiver lives in the same state.
-        let _ = self.state.queue.send(Invocation { id, event, deadline });
+        let _ = self.state.queue.send(Invocation {
+            id,
+            event,
+            deadline,
+        });
         ended.await.unwrap_or(Ended::Killed)
     }
 
@@ -119,7 +123,10 @@ impl State {
         let Some(path) = path.strip_prefix("/2018-06-01/runtime/") else {
             return answer(404, &[], "");
         };
-        match (request.method(), path.split('/').collect::<Vec<_>>().as_slice()) {
+        match (
+            request.method(),
+            path.split('/').collect::<Vec<_>>().as_slice(),
+        ) {
             (&Method::GET, ["invocation", "next"]) => self.next().await,
             (&Method::POST, ["invocation", id, "response"]) => {
                 self.end(id, Ended::Response(request.body().to_vec()))
@@ -145,7 +152,10 @@ impl State {
         let trace = format!("Root=1-{}", uuid::Uuid::new_v4().simple());
         let headers = [
             ("Lambda-Runtime-Aws-Request-Id", invocation.id.as_str()),
-            ("Lambda-Runtime-Deadline-Ms", &invocation.deadline.0.to_string()),
+            (
+                "Lambda-Runtime-Deadline-Ms",
+                &invocation.deadline.0.to_string(),
+            ),
             ("Lambda-Runtime-Invoked-Function-Arn", ARN),
             ("Lambda-Runtime-Trace-Id", &trace),
             ("Content-Type", "application/json"),

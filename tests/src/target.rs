@@ -121,7 +121,10 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Bytes>) -> Reply {
             .headers()
             .iter()
             .map(|(name, value)| {
-                (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+                (
+                    name.to_string(),
+                    String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                )
             })
             .collect(),
         body: request.body().to_vec(),

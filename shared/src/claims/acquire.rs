@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::answer::{differs, in_progress};
+use super::answer::differs;
 use super::claim::Claim;
 use super::memory::{Entry, Flight, Stage};
 use super::work::{ACTIVITY_LIMIT, Held, Live, Work};
@@ -15,7 +15,7 @@ use crate::error::ClaimError;
 use crate::invocation::Invocation;
 use crate::outcome::{Outcome, bounded};
 use crate::protocol::{Decision, Request, Terms, Verdict, Write};
-use crate::record::{Activity, Origin, Owner, Policy, Record, Status};
+use crate::record::{Activity, Origin, Owner, Policy, RELEASED, Record, Status};
 use crate::store::{Read, Store, StoreError};
 use crate::telemetry;
 
@@ -32,6 +32,24 @@ pub enum Claimed<S> {
     Held(Claim<S>),
     /// The record is the answer; its result is JSON text. Nothing is to be done.
     Answered(Outcome<String>),
+}
+
+/// What following led to.
+enum Followed {
+    /// The record is the answer.
+    Answer(Verdict, Arc<Record>),
+    /// The leader is gone without an answer for us: enter again.
+    Again,
+    /// Ask the store without a flight.
+    Alone,
+}
+
+/// What waiting led to.
+enum Waited {
+    /// The record can be claimed by this write, on these terms.
+    Write(Terms, Write),
+    /// The record is the answer.
+    Answer(Verdict, Record),
 }
 
 /// A request on its way.
@@ -76,12 +94,14 @@ impl<S: Store> Acquiring<S> {
                 return self.answered(Verdict::Final, &record).await;
             }
             match self.once.claims.memory.enter(&self.id) {
-                Entry::Leads(flight) => return self.lead(flight).await,
-                Entry::Follows(watched) => {
-                    if let Some(claimed) = self.follow(watched).await? {
-                        return Ok(claimed);
+                Entry::Leads(flight) => return self.lead(Some(flight)).await,
+                Entry::Follows(watched) => match self.follow(watched).await {
+                    Followed::Answer(verdict, record) => {
+                        return self.answered(verdict, &record).await;
                     }
-                }
+                    Followed::Again => {}
+                    Followed::Alone => return self.lead(None).await,
+                },
             }
         }
     }
@@ -96,57 +116,64 @@ impl<S: Store> Acquiring<S> {
             .then_some(record)
     }
 
-    /// Somebody of this process is at the key. `None`: it is over without an answer, try again.
-    async fn follow(
-        &self,
-        mut watched: watch::Receiver<Stage>,
-    ) -> Result<Option<Claimed<S>>, ClaimError> {
+    /// Somebody of this process is at the key.
+    async fn follow(&self, mut watched: watch::Receiver<Stage>) -> Followed {
         let claims = &self.once.claims;
         loop {
             let stage = watched.borrow_and_update().clone();
-            match stage {
-                Stage::Claiming => {}
-                Stage::Holding(record) => {
-                    if differs(&record, self.once.fingerprint).is_some() {
-                        return self.answered(Verdict::Mismatch, &record).await.map(Some);
-                    }
-                    let now = claims.now();
-                    if now >= self.patience {
-                        return Ok(Some(Claimed::Answered(self.told_in_progress(&record, now))));
-                    }
-                    let left = self.patience.since(now);
-                    tokio::select! {
-                        changed = watched.changed() => if changed.is_err() { return Ok(None) },
-                        () = claims.source.sleep(left) => {}
+            let now = claims.now();
+            let (verdict, record) = match stage {
+                Stage::Claiming => {
+                    if watched.changed().await.is_err() {
+                        return Followed::Again;
                     }
                     continue;
                 }
-                Stage::Answered(verdict, record) => {
-                    let verdict = match differs(&record, self.once.fingerprint) {
-                        Some(_) => Verdict::Mismatch,
-                        // The leader's payload differed, ours does not: ask for ourselves.
-                        None if verdict == Verdict::Mismatch => return Ok(None),
-                        None => verdict,
-                    };
-                    return self.answered(verdict, &record).await.map(Some);
-                }
-                Stage::Over(Some(record)) => {
-                    if differs(&record, self.once.fingerprint).is_some() {
-                        return self.answered(Verdict::Mismatch, &record).await.map(Some);
+                Stage::Busy(record) if now < self.patience => {
+                    let lapse = record
+                        .lease
+                        .map_or(self.patience, |end| end.min(self.patience));
+                    tokio::select! {
+                        changed = watched.changed() => if changed.is_err() {
+                            return Followed::Again;
+                        },
+                        () = claims.source.sleep(lapse.since(now)) => if claims.now() < self.patience {
+                            return Followed::Alone;
+                        },
                     }
-                    return self.answered(Verdict::Final, &record).await.map(Some);
+                    continue;
                 }
-                Stage::Over(None) => return Ok(None),
+                // What this process knows is out of date: renewed, or left behind by a leader that
+                // hangs. The store knows.
+                Stage::Busy(record) if !record.running(now) => return Followed::Alone,
+                Stage::Busy(record) => (Verdict::InProgress, record),
+                Stage::Answered(verdict, record) => (verdict, record),
+                Stage::Over(Some(record)) => (Verdict::Final, record),
+                Stage::Over(None) => return Followed::Again,
+            };
+            let verdict = match differs(&record, self.once.fingerprint) {
+                Some(_) => Verdict::Mismatch,
+                None => verdict,
+            };
+            let for_leader_only = match verdict {
+                // Its payload differed, ours does not.
+                Verdict::Mismatch => differs(&record, self.once.fingerprint).is_none(),
+                // It would not wait, we would.
+                Verdict::InProgress => now < self.patience,
+                _ => false,
+            };
+            if !for_leader_only {
+                return Followed::Answer(verdict, record);
             }
-            if watched.changed().await.is_err() {
-                return Ok(None);
-            }
+            // Its flight must be gone before anybody can lead the next.
+            while watched.changed().await.is_ok() {}
+            return Followed::Again;
         }
     }
 
-    async fn lead(self, flight: Flight) -> Result<Claimed<S>, ClaimError> {
+    /// Asks the store. With a flight, for everybody of this process who asks meanwhile.
+    async fn lead(self, flight: Option<Flight>) -> Result<Claimed<S>, ClaimError> {
         let claims = self.once.claims.clone();
-        let mut first = None;
         if self.once.redelivered {
             // Possibly older than the last write: only a final record is taken from it.
             let seen = claims.store.read(&self.id, Read::Eventual).await?;
@@ -155,41 +182,39 @@ impl<S: Store> Acquiring<S> {
                 claims.decide(seen.as_ref(), &request)
                 && let Some(record) = seen.filter(|record| record.status != Status::InProgress)
             {
-                return self.led_to_answer(&flight, verdict, record).await;
+                return self.led_to_answer(flight, verdict, record).await;
             }
         }
-        let mut look = FIRST_LOOK;
+        let now = claims.now();
+        let mut terms = self.terms(now)?;
+        let mut write = terms.claim(now);
         loop {
-            let now = claims.now();
-            let terms = self.terms(now)?;
-            let lease = terms.lease;
-            let write = first.take().unwrap_or_else(|| terms.claim(now));
             let request = Request::Acquire(terms);
             let (record, enters) = match claims.drive(&self.id, &request, write).await? {
                 Reached::Applied {
                     record: Some(record),
                     enters,
                 } => (record, enters),
-                // The reply to a takeover was lost: whether it may enter can't be told any more
-                // from the record alone, so that the careful reading holds.
                 Reached::Done(Some(record)) => {
-                    let enters =
-                        !(self.inspects && record.attempt > 1 && record.policy == Policy::Hold);
+                    let enters = self.may_enter(&record);
                     (record, enters)
                 }
-                Reached::Answer(Verdict::InProgress, Some(record)) if self.may_wait(&mut look) => {
-                    match self.wait(&record, &mut look).await? {
-                        Some(next) => first = Some(next),
-                        None => {
-                            return self
-                                .led_to_answer(&flight, Verdict::InProgress, *record)
-                                .await;
+                Reached::Answer(Verdict::InProgress, Some(record))
+                    if claims.now() < self.patience =>
+                {
+                    if let Some(flight) = &flight {
+                        flight.reached(Stage::Busy(Arc::new((*record).clone())));
+                    }
+                    match self.wait(*record).await? {
+                        Waited::Write(next_terms, next) => (terms, write) = (next_terms, next),
+                        Waited::Answer(verdict, record) => {
+                            return self.led_to_answer(flight, verdict, record).await;
                         }
                     }
                     continue;
                 }
                 Reached::Answer(verdict, Some(record)) => {
-                    return self.led_to_answer(&flight, verdict, *record).await;
+                    return self.led_to_answer(flight, verdict, *record).await;
                 }
                 // A store that does not bring the record of a takeover can't be acted on.
                 Reached::Applied { record: None, .. }
@@ -202,57 +227,64 @@ impl<S: Store> Acquiring<S> {
                     .into());
                 }
             };
-            return self.held(flight, *record, lease, enters).enter().await;
+            return self.held(flight, *record, enters).enter().await;
         }
     }
 
-    fn may_wait(&self, look: &mut Duration) -> bool {
-        let now = self.once.claims.now();
-        *look = (*look).min(self.patience.since(now));
-        now < self.patience
+    /// Whether a claim whose reply was lost may enter. If it was a takeover, the record does not
+    /// tell any more whether it took over a held one; then the careful reading holds.
+    fn may_enter(&self, record: &Record) -> bool {
+        let limit = self.once.claims.config.silent_limit;
+        let maybe_held = record.policy == Policy::Hold || record.silent_attempts() > limit;
+        !(self.inspects && record.attempt > 1 && maybe_held)
     }
 
-    /// Looks again until the record has an answer or can be claimed. `None`: the patience is over.
-    async fn wait(&self, seen: &Record, look: &mut Duration) -> Result<Option<Write>, ClaimError> {
+    /// Looks again until the record has an answer, can be claimed, or the patience is over.
+    async fn wait(&self, seen: Record) -> Result<Waited, ClaimError> {
         let claims = &self.once.claims;
-        let mut round = 0_u8;
-        let mut lapse = seen.lease;
-        loop {
+        let mut look = FIRST_LOOK;
+        let mut seen = seen;
+        for round in 0_u8.. {
             let now = claims.now();
             if now >= self.patience {
-                return Ok(None);
+                break;
             }
             // Woken at the end of the lease too: a crashed winner's key is free from then on.
-            let until_lapse = lapse.map_or(LAST_LOOK, |end| end.since(now));
-            let pause = jittered(*look, &self.owner, round)
-                .min(until_lapse.max(Duration::from_millis(1)))
+            let lapse = seen.lease.map_or(LAST_LOOK, |end| end.since(now));
+            let pause = jittered(look, &self.owner, round)
+                .min(lapse.max(Duration::from_millis(1)))
                 .min(self.patience.since(now));
             claims.source.sleep(pause).await;
-            round = round.wrapping_add(1);
-            *look = (*look * 2).min(LAST_LOOK);
+            look = (look * 2).min(LAST_LOOK);
             let record = claims.store.read(&self.id, Read::Consistent).await?;
-            lapse = record.as_ref().and_then(|record| record.lease);
             let now = claims.now();
-            let request = Request::Acquire(self.terms(now)?);
-            match claims.decide(record.as_ref(), &request) {
-                Decision::Answer(Verdict::InProgress) => {}
-                Decision::Send(write) => return Ok(Some(*write)),
-                // The next claim is refused with just this answer.
-                Decision::Answer(_) | Decision::Done => {
-                    return Ok(Some(self.terms(now)?.claim(now)));
+            let terms = self.terms(now)?;
+            let request = Request::Acquire(terms.clone());
+            match (claims.decide(record.as_ref(), &request), record) {
+                (Decision::Answer(Verdict::InProgress), Some(record)) => seen = record,
+                (Decision::Answer(verdict), Some(record)) => {
+                    return Ok(Waited::Answer(verdict, record));
+                }
+                (Decision::Send(write), _) => return Ok(Waited::Write(terms, *write)),
+                (Decision::Done | Decision::Answer(_), _) => {
+                    let write = terms.claim(now);
+                    return Ok(Waited::Write(terms, write));
                 }
             }
         }
+        Ok(Waited::Answer(Verdict::InProgress, seen))
     }
 
     async fn led_to_answer(
         &self,
-        flight: &Flight,
+        flight: Option<Flight>,
         verdict: Verdict,
         record: Record,
     ) -> Result<Claimed<S>, ClaimError> {
         let record = Arc::new(record);
-        flight.reached(Stage::Answered(verdict, Arc::clone(&record)));
+        if let Some(flight) = flight {
+            flight.reached(Stage::Answered(verdict, Arc::clone(&record)));
+        }
         let claims = &self.once.claims;
         if verdict == Verdict::Final {
             claims.memory.keep(Arc::clone(&record), claims.now());
@@ -269,23 +301,16 @@ impl<S: Store> Acquiring<S> {
         Ok(Claimed::Answered(outcome))
     }
 
-    fn told_in_progress(&self, record: &Record, now: EpochMillis) -> Outcome<String> {
-        let outcome: Outcome<String> = Outcome {
-            key: self.once.key.clone(),
-            attempt: record.attempt,
-            origin: record.origin.clone(),
-            answer: in_progress(record, now),
-        };
-        telemetry::outcome(&outcome, now.since(self.started));
-        outcome
-    }
-
-    fn held(self, flight: Flight, record: Record, lease: EpochMillis, enters: bool) -> Claim<S> {
-        flight.reached(Stage::Holding(Arc::new(record.clone())));
+    fn held(self, flight: Option<Flight>, record: Record, enters: bool) -> Claim<S> {
+        if let Some(flight) = &flight {
+            flight.reached(Stage::Busy(Arc::new(record.clone())));
+        }
         let renewal = match (self.until(), self.once.renewed) {
             (Some(Until::Lease(length)), Some(total)) => Some((length, total)),
             _ => None,
         };
+        // The lease that was written, not one that is counted from now.
+        let lease = record.lease.unwrap_or(RELEASED);
         let live = Live {
             lease,
             expiration: record.expiration.unwrap_or(lease.seconds()),

@@ -6,7 +6,6 @@ use serde::de::DeserializeOwned;
 
 use super::Claims;
 use super::kept;
-use crate::clock::EpochMillis;
 use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::outcome::{Answer, MESSAGE_LIMIT, Outcome, StoredFailure, bounded};
@@ -30,7 +29,13 @@ impl<S: Store> Claims<S> {
         let answer = match (verdict, differs(record, given)) {
             (Verdict::Mismatch, Some((stored, given))) => Answer::Mismatch { stored, given },
             (Verdict::Final, _) => self.final_answer(record).await?,
-            (Verdict::InProgress, _) => in_progress(record, now),
+            (Verdict::InProgress, _) => Answer::InProgress {
+                activity: record
+                    .activity
+                    .as_ref()
+                    .map(|activity| activity.text.clone()),
+                retry_after: record.lease.map_or(UNKNOWN_WAIT, |end| end.since(now)),
+            },
             (Verdict::Held, _) => Answer::Held {
                 since: record.lease.filter(|lease| lease.0 > 1),
             },
@@ -90,16 +95,6 @@ pub(super) fn differs(
             Some((stored, given))
         }
         _ => None,
-    }
-}
-
-pub(super) fn in_progress<T>(record: &Record, now: EpochMillis) -> Answer<T> {
-    Answer::InProgress {
-        activity: record
-            .activity
-            .as_ref()
-            .map(|activity| activity.text.clone()),
-        retry_after: record.lease.map_or(UNKNOWN_WAIT, |end| end.since(now)),
     }
 }
 

@@ -34,7 +34,7 @@ const COMPANION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct Claim<S> {
     work: Work<S>,
     /// Others of this process who ask for the same key; they learn of the end when this goes.
-    flight: Flight,
+    flight: Option<Flight>,
 }
 
 impl<S> Deref for Claim<S> {
@@ -52,7 +52,7 @@ enum Finished {
 }
 
 impl<S: Store> Claim<S> {
-    pub(super) fn new(work: Work<S>, flight: Flight) -> Self {
+    pub(super) fn new(work: Work<S>, flight: Option<Flight>) -> Self {
         Self { work, flight }
     }
 
@@ -192,16 +192,9 @@ impl<S: Store> Claim<S> {
 
     /// A held record was inspected without a result: it stays held.
     pub(super) async fn hold_on(self) -> Outcome<String> {
-        let since = self
-            .work
-            .0
-            .record
-            .error
-            .as_ref()
-            .map(|_| self.work.0.started);
         // Unanswered: the lease lapses into the same.
         let _ = self.suspend(None).await;
-        self.outcome(Answer::Held { since })
+        self.outcome(Answer::Held { since: None })
     }
 
     async fn suspend(&self, error: Option<AttemptError>) -> Result<(), StoreError> {
@@ -317,7 +310,9 @@ impl<S: Store> Claim<S> {
         held.claims
             .memory
             .keep(Arc::clone(&record), held.claims.now());
-        self.flight.reached(Stage::Over(Some(record)));
+        if let Some(flight) = &self.flight {
+            flight.reached(Stage::Over(Some(record)));
+        }
     }
 
     /// The answer where somebody else has the key now.

@@ -25,8 +25,8 @@ pub(super) struct ProcessMemory {
 pub(super) enum Stage {
     /// It is asking the store.
     Claiming,
-    /// It holds the claim; this is the record as it was acquired.
-    Holding(Arc<Record>),
+    /// Somebody is at it: the leader itself, or another process that it waits for.
+    Busy(Arc<Record>),
     /// The record was the answer: it serves everybody who asked meanwhile.
     Answered(Verdict, Arc<Record>),
     /// It is over, with the final record if there is one.
@@ -98,7 +98,7 @@ impl Drop for Flight {
         // First out of the map, then told: whoever is told and enters again finds it gone.
         lock(&self.memory.flights).remove(&self.id);
         self.stage.send_modify(|stage| {
-            if matches!(stage, Stage::Claiming | Stage::Holding(_)) {
+            if matches!(stage, Stage::Claiming | Stage::Busy(_)) {
                 *stage = Stage::Over(None);
             }
         });

@@ -40,7 +40,9 @@ async fn all_calls(store: &DynamoDb) -> anyhow::Result<Vec<StoreError>> {
         expiration: EpochSeconds(4_000_000_000),
     };
     let claims = Claims::new(store.clone(), Config::default())?;
-    let once = claims.once(Key::new("failing", "1")?).lease(Duration::from_secs(60));
+    let once = claims
+        .once(Key::new("failing", "1")?)
+        .lease(Duration::from_secs(60));
     let put = match once.claim().await {
         Err(firstclaim::ClaimError::Store(error)) => error,
         other => anyhow::bail!("claimed: {other:?}"),
@@ -68,7 +70,10 @@ async fn p83_each_failure_of_the_service_has_its_error(lab: &Lab) -> anyhow::Res
         }
     }
     lab.dynamodb.heal();
-    ensure!(lab.ids().await?.is_empty(), "a refused call left something behind");
+    ensure!(
+        lab.ids().await?.is_empty(),
+        "a refused call left something behind"
+    );
     Ok(())
 }
 
@@ -121,7 +126,10 @@ async fn a_table_with_another_key_is_invalid(lab: &Lab) -> anyhow::Result<()> {
                 .build()?,
         )
         .key_schema(
-            KeySchemaElement::builder().attribute_name("pk").key_type(KeyType::Hash).build()?,
+            KeySchemaElement::builder()
+                .attribute_name("pk")
+                .key_type(KeyType::Hash)
+                .build()?,
         )
         .send()
         .await?;
@@ -136,7 +144,11 @@ async fn an_item_that_grows_too_large_is_told_apart(lab: &Lab) -> anyhow::Result
     let store = lab.store().await;
     let claims = Claims::new(store.clone(), Config::default())?;
     let key = Key::new("large", "1")?;
-    let claimed = claims.once(key.clone()).lease(Duration::from_secs(60)).claim().await?;
+    let claimed = claims
+        .once(key.clone())
+        .lease(Duration::from_secs(60))
+        .claim()
+        .await?;
     let Claimed::Held(claim) = claimed else {
         anyhow::bail!("{claimed:?}");
     };
