@@ -1,1 +1,25 @@
-//! The queue function.
+//! The queue function: SQS batches in, each message's operation applied to a target once.
+//!
+//! The modules follow the data: a message is read from the batch, decoded into an operation, claimed
+//! and applied to the [`target`] by the [`Worker`], and answered in a [`BatchAnswer`]; what can't
+//! succeed goes to the dead-letter [queue](queues).
+//!
+//! The same [`Worker`] runs in Lambda (`main.rs`, [`serve`]) and in the local stack.
+
+pub mod config;
+pub mod queues;
+pub mod target;
+
+mod answer;
+mod log;
+mod message;
+mod operation;
+mod serve;
+mod worker;
+
+pub use answer::{BatchAnswer, ItemFailure};
+pub use config::{Fault, Faults, Settings};
+pub use operation::FOREIGN_SCOPE;
+pub use serve::{ServeError, serve};
+pub use target::Target;
+pub use worker::Worker;

@@ -1,0 +1,368 @@
+//! One record: claimed, applied, and answered.
+
+use std::time::Duration;
+
+use firstclaim::{
+    Answer, ClaimError, Ending, Failure, Key, Outcome, Policy, RunError, Store, Work,
+};
+
+use super::{Worker, backoff};
+use crate::log::{chain, printable};
+use crate::message::Message;
+use crate::operation::{Operation, Undecoded};
+use crate::queues::{DeadLetter, Queues, Reason};
+use crate::target::{Applied, Call, Class, Refusal, STEP};
+
+/// What is kept back of the time that is left for the end to be recorded and the batch answered.
+const RECORDING: Duration = Duration::from_secs(1);
+
+/// What becomes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    Acknowledged,
+    DeadLettered,
+    Returned(Returned),
+}
+
+/// A record that goes back to its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Returned {
+    /// For how many seconds it stays hidden; `None` leaves the queue's own visibility.
+    pub(super) visibility: Option<u32>,
+}
+
+impl Returned {
+    const AS_THE_QUEUE_SAYS: Self = Self { visibility: None };
+
+    pub(super) fn after_backoff(receives: u32) -> Self {
+        Self {
+            visibility: Some(backoff::after(receives)),
+        }
+    }
+
+    fn after(wait: Duration) -> Self {
+        Self {
+            visibility: Some(backoff::exactly(wait)),
+        }
+    }
+}
+
+/// How a record ended, and what is said about it.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) outcome: &'static str,
+    pub(super) settled: Settled,
+    pub(super) key: Option<String>,
+    pub(super) attempt: Option<u32>,
+    pub(super) code: Option<String>,
+    /// Whether other messages with this key would end in the same way now.
+    pub(super) concerns_key: bool,
+}
+
+impl Ended {
+    fn new(outcome: &'static str, settled: Settled) -> Self {
+        Self {
+            outcome,
+            settled,
+            key: None,
+            attempt: None,
+            code: None,
+            concerns_key: true,
+        }
+    }
+
+    pub(super) fn unprocessed(outcome: &'static str, returned: Returned) -> Self {
+        Self::new(outcome, Settled::Returned(returned))
+    }
+
+    pub(super) fn panicked(message: &Message) -> Self {
+        let returned = Returned::after_backoff(message.receives);
+        Self::new("panicked", Settled::Returned(returned))
+    }
+
+    pub(super) fn of(mut self, key: &Key) -> Self {
+        self.key = Some(key.as_str().to_owned());
+        self
+    }
+
+    fn with_attempt(mut self, attempt: u32) -> Self {
+        self.attempt = Some(attempt);
+        self
+    }
+
+    fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// The one event that tells of a record.
+    pub(super) fn log(&self, message_id: Option<&str>, took: Duration) {
+        let answer = match self.settled {
+            Settled::Acknowledged => "acknowledged",
+            Settled::DeadLettered => "dead_lettered",
+            Settled::Returned(_) => "returned",
+        };
+        let visibility = match self.settled {
+            Settled::Returned(returned) => returned.visibility,
+            _ => None,
+        };
+        tracing::info!(
+            target: "firstclaim::record",
+            outcome = self.outcome,
+            key = self.key.as_deref().map(printable).as_deref(),
+            attempt = self.attempt,
+            code = self.code.as_deref(),
+            message_id = message_id.map(printable).as_deref(),
+            answer,
+            visibility,
+            ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        );
+    }
+}
+
+/// The error of an operation: the target's refusal, and whether its dead letter is in the queue.
+#[derive(Debug)]
+struct NotApplied {
+    refusal: Refusal,
+    dead_lettered: bool,
+}
+
+impl std::fmt::Display for NotApplied {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.refusal.fmt(f)
+    }
+}
+
+impl<S: Store, Q: Queues> Worker<S, Q> {
+    /// What can't be read goes to the dead letters; what a newer worker can read, back.
+    pub(super) async fn undecoded(&self, message: &Message, error: &Undecoded) -> Ended {
+        tracing::warn!(
+            target: "firstclaim::batch",
+            message_id = message.id.as_deref().map(printable).as_deref(),
+            cause = chain(error),
+            "the message can't be decoded",
+        );
+        let settled = match error {
+            Undecoded::Version(_) => Settled::Returned(Returned::AS_THE_QUEUE_SAYS),
+            _ => {
+                let letter = letter(message, None, Reason::Undecodable, error.code(), None);
+                self.buried(letter).await
+            }
+        };
+        let outcome = match error {
+            Undecoded::Version(_) => "unknown_version",
+            _ => "undecodable",
+        };
+        Ended::new(outcome, settled).with_code(error.code())
+    }
+
+    /// Claims the key, applies the operation if the claim is ours, and answers the record.
+    pub(super) async fn perform(&self, message: &Message, operation: &Operation) -> Ended {
+        let mut once = self.claims.once(operation.key.clone());
+        if let Some(fingerprint) = operation.fingerprint {
+            once = once.fingerprint(fingerprint);
+        }
+        if !operation.delivery.is_empty() {
+            once = once.event(operation.delivery.clone());
+        }
+        let run = once.run(|work| async move { self.apply(&work, message, operation).await });
+        let ended = match run.await {
+            Ok(outcome) => self.answered(message, &operation.key, outcome).await,
+            Err(RunError::Claim(error)) => not_claimed(&error),
+            Err(RunError::Operation {
+                failure,
+                attempt,
+                record,
+            }) => {
+                let recorded = record.is_none();
+                self.failed(message, &operation.key, failure, attempt, recorded)
+                    .await
+                    .with_attempt(attempt)
+            }
+            // A kind of error that this code does not know: nothing is known of the operation.
+            Err(_) => Ended::new("unknown", Settled::Returned(Returned::AS_THE_QUEUE_SAYS)),
+        };
+        ended.of(&operation.key)
+    }
+
+    /// Calls the target. A permanent refusal becomes a dead letter first: once it is stored as
+    /// FAILED, every later receive is acknowledged, so that without its letter the event would be
+    /// lost. For the same reason it is not stored at all where there is no dead-letter queue: the
+    /// message is then returned each time, until the queue's own redrive policy moves it.
+    async fn apply(
+        &self,
+        work: &Work<S>,
+        message: &Message,
+        operation: &Operation,
+    ) -> Result<Applied, Failure<NotApplied>> {
+        let downstream_key = work.downstream_key(STEP);
+        let call = Call {
+            sender: &operation.sender,
+            kind: &operation.kind,
+            delivery: &operation.delivery,
+            key: &operation.key,
+            attempt: work.attempt(),
+            downstream_key: &downstream_key,
+            content_type: &operation.content_type,
+            headers: &operation.headers,
+            body: &operation.body,
+            trace: message.trace.as_deref(),
+        };
+        let remaining = work.remaining();
+        let left = remaining - RECORDING.min(remaining / 4);
+        let refusal = match self.target.apply(&call, left, self.claims.now()).await {
+            Ok(applied) => return Ok(applied),
+            Err(refusal) => refusal,
+        };
+        let mut dead_lettered = false;
+        if refusal.class == Class::Permanent && self.queues.takes_dead_letters() {
+            let key = Some(operation.key.as_str());
+            let attempt = Some(work.attempt());
+            let letter = letter(message, key, Reason::Permanent, &refusal.code, attempt);
+            dead_lettered = self.buried(letter).await == Settled::DeadLettered;
+        }
+        let code = refusal.code.clone();
+        let ending = match refusal.class {
+            Class::Permanent if dead_lettered => Ending::Permanent,
+            Class::Permanent | Class::DidNotHappen | Class::Misconfigured => Ending::DidNotHappen,
+            Class::Unknown => Ending::Unknown,
+        };
+        Err(Failure {
+            ending,
+            code,
+            error: NotApplied {
+                refusal,
+                dead_lettered,
+            },
+        })
+    }
+
+    /// The answer of a record whose key's record said what to do.
+    async fn answered(
+        &self,
+        message: &Message,
+        key: &Key,
+        outcome: Outcome<Applied>,
+    ) -> Ended {
+        let attempt = outcome.attempt;
+        let dead = |reason: Reason| {
+            letter(message, Some(key.as_str()), reason, reason.as_str(), Some(attempt))
+        };
+        let name = outcome.name();
+        let mut concerns_key = true;
+        let settled = match outcome.answer {
+            Answer::Performed(_)
+            | Answer::Replayed(_)
+            | Answer::ReplayedFailure(_)
+            | Answer::ResultOmitted(_) => Settled::Acknowledged,
+            // It has been done, and doing it again is all that a return would bring.
+            Answer::NotRecorded(_) => Settled::Acknowledged,
+            Answer::InProgress { retry_after, .. } => Settled::Returned(Returned::after(
+                retry_after.saturating_add(Duration::from_secs(1)),
+            )),
+            Answer::Held { .. } => self.buried(dead(Reason::Held)).await,
+            Answer::Mismatch { .. } => {
+                // The others may have the payload that the key is bound to.
+                concerns_key = false;
+                self.buried(dead(Reason::Mismatch)).await
+            }
+            // `Superseded`: the new owner has no result yet. And whatever else may come: back.
+            _ => Settled::Returned(Returned::AS_THE_QUEUE_SAYS),
+        };
+        Ended {
+            concerns_key,
+            ..Ended::new(name, settled).with_attempt(attempt)
+        }
+    }
+
+    /// The answer of a record whose operation failed.
+    async fn failed(
+        &self,
+        message: &Message,
+        key: &Key,
+        failure: Failure<NotApplied>,
+        attempt: u32,
+        recorded: bool,
+    ) -> Ended {
+        let NotApplied {
+            refusal,
+            dead_lettered,
+        } = failure.error;
+        let outcome = match refusal.class {
+            Class::Permanent => "permanent",
+            Class::Misconfigured => "target_misconfigured",
+            Class::DidNotHappen | Class::Unknown => "retryable",
+        };
+        let again = match refusal.retry_after {
+            Some(wait) => Returned::after(wait),
+            None => Returned::after_backoff(message.receives),
+        };
+        let held = failure.ending == Ending::Unknown
+            && self.claims.config().policy == Policy::Hold;
+        let (outcome, settled) = match failure.ending {
+            // The claim still stands and will lapse; the next receive waits for that.
+            _ if !recorded => (outcome, Settled::Returned(Returned::AS_THE_QUEUE_SAYS)),
+            Ending::Permanent if dead_lettered => (outcome, Settled::DeadLettered),
+            _ if held => {
+                let key = Some(key.as_str());
+                let letter = letter(message, key, Reason::Held, &refusal.code, Some(attempt));
+                ("held", self.buried(letter).await)
+            }
+            _ => (outcome, Settled::Returned(again)),
+        };
+        Ended::new(outcome, settled).with_code(refusal.code)
+    }
+
+    /// Sends a dead letter; where that can't be done, the message goes back to its queue.
+    async fn buried(&self, letter: DeadLetter) -> Settled {
+        if !self.queues.takes_dead_letters() {
+            return Settled::Returned(Returned::AS_THE_QUEUE_SAYS);
+        }
+        let message_id = letter.message_id.clone();
+        match self.queues.dead_letter(letter).await {
+            Ok(()) => Settled::DeadLettered,
+            Err(error) => {
+                tracing::error!(
+                    target: "firstclaim::batch",
+                    message_id = message_id.as_deref().map(printable).as_deref(),
+                    cause = chain(&error),
+                    "the dead letter could not be sent; the message is returned",
+                );
+                Settled::Returned(Returned::AS_THE_QUEUE_SAYS)
+            }
+        }
+    }
+}
+
+fn letter(
+    message: &Message,
+    key: Option<&str>,
+    reason: Reason,
+    code: &str,
+    attempt: Option<u32>,
+) -> DeadLetter {
+    DeadLetter {
+        body: message.letter_body(),
+        key: key.map(str::to_owned),
+        reason,
+        code: code.to_owned(),
+        attempt,
+        message_id: message.id.clone(),
+        group: message.group.clone(),
+    }
+}
+
+/// The answer of a record whose key could not be claimed: nothing ran.
+fn not_claimed(error: &ClaimError) -> Ended {
+    let outcome = match error {
+        ClaimError::Store(_) => "store_unavailable",
+        ClaimError::NoTime { .. } => "no_time",
+        _ => "not_claimed",
+    };
+    tracing::warn!(
+        target: "firstclaim::batch",
+        cause = chain(error),
+        "the key could not be claimed; the message is returned",
+    );
+    Ended::new(outcome, Settled::Returned(Returned::AS_THE_QUEUE_SAYS))
+}
