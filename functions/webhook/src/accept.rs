@@ -1,0 +1,194 @@
+//! Acceptance: the delivery is claimed, and its event put on the queue.
+//!
+//! A duplicate of an accepted delivery ends here. What matters more is that no event is lost: the
+//! worker's own claim makes two copies one operation, but nothing brings back an event that was
+//! answered with 202 and never queued.
+
+use std::time::Duration;
+
+use firstclaim::{Answer, Claim, Claimed, Fingerprint, Key, Store};
+use serde_json::value::RawValue;
+
+use crate::door::{Answered, Webhook};
+use crate::outbox::{Message, Outbox, SendError};
+use crate::response::{Problem, Response};
+use crate::sender::InFlight;
+
+/// How long an answer waits for its record once the queue has the event. A duplicate that comes
+/// without that record is queued again.
+const RECORDING: Duration = Duration::from_secs(2);
+
+/// A verified and keyed event.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    /// What the door claims.
+    pub(crate) door: Key,
+    /// The id of the event, for the record's origin.
+    pub(crate) event: String,
+    /// Binds the door's key to the payload.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// How long duplicates are answered, in place of the configured window.
+    pub(crate) window: Option<Duration>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) unclaimed: Unclaimed,
+    /// The answer's body, for duplicates too.
+    pub(crate) body: Box<RawValue>,
+    pub(crate) message: Message,
+}
+
+/// What becomes of an event whose delivery can't be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unclaimed {
+    /// It is queued all the same: no event is lost to our own store.
+    Send,
+    /// It is refused: a caller who was told that its key counts must be able to rely on it.
+    Refuse,
+}
+
+/// An event that the queue has.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    body: String,
+    outcome: &'static str,
+}
+
+impl Accepted {
+    fn new(delivery: &Delivery, outcome: &'static str) -> Self {
+        Self {
+            body: delivery.body.get().to_owned(),
+            outcome,
+        }
+    }
+
+    pub(crate) fn into_answer(self) -> Answered {
+        let mut response = Response::json(202, "application/json", self.body);
+        if self.outcome == REPLAYED {
+            response.set("idempotent-replayed", "true");
+        }
+        Answered {
+            response,
+            outcome: self.outcome,
+        }
+    }
+}
+
+const ACCEPTED: &str = "accepted";
+const REPLAYED: &str = "replayed";
+const IN_FLIGHT: &str = "in_flight";
+
+impl<S: Store, Q: Outbox> Webhook<S, Q> {
+    /// Claims the delivery and puts its event on the queue.
+    pub(crate) async fn accept(&self, delivery: Delivery) -> Result<Accepted, Problem> {
+        let mut once = self
+            .claims
+            .once(delivery.door.clone())
+            .event(delivery.event.as_str());
+        if let Some(window) = delivery.window {
+            once = once.window(window);
+        }
+        if let Some(fingerprint) = delivery.fingerprint {
+            once = once.fingerprint(fingerprint);
+        }
+        let outcome = match once.claim().await {
+            Ok(Claimed::Held(claim)) => return self.send_claimed(claim, delivery).await,
+            Ok(Claimed::Answered(outcome)) => outcome,
+            Err(error) => {
+                tracing::error!(
+                    key = delivery.door.as_str(),
+                    error = &error as &dyn std::error::Error,
+                    "the delivery could not be claimed",
+                );
+                return self.send_unclaimed(&delivery).await;
+            }
+        };
+        match (outcome.answer, delivery.in_flight) {
+            (Answer::Replayed(body), _) => Ok(Accepted {
+                body,
+                outcome: REPLAYED,
+            }),
+            // It was accepted, and the answer is a function of the request.
+            (Answer::ResultOmitted(_), _) => Ok(Accepted::new(&delivery, REPLAYED)),
+            (Answer::Mismatch { .. }, _) => Err(Problem::Mismatch),
+            (Answer::InProgress { retry_after, .. }, InFlight::Conflict) => {
+                Err(Problem::InFlight { retry_after })
+            }
+            (Answer::InProgress { .. }, InFlight::SendAgain) => {
+                self.send(&delivery).await?;
+                Ok(Accepted::new(&delivery, IN_FLIGHT))
+            }
+            // Held, settled as failed, or taken over meanwhile: nobody can say that it was queued.
+            _ => self.send_unclaimed(&delivery).await,
+        }
+    }
+
+    async fn send_claimed(&self, claim: Claim<S>, delivery: Delivery) -> Result<Accepted, Problem> {
+        if let Err(error) = self.outbox.send(&delivery.message).await {
+            let problem = unsent(&error, &delivery.door);
+            give_back(claim, &error).await;
+            return Err(problem);
+        }
+        // The queue has it: whatever becomes of the record, the event was accepted.
+        let accepted = Accepted::new(&delivery, ACCEPTED);
+        let recording = claim.complete(delivery.body);
+        if tokio::time::timeout(RECORDING, recording).await.is_err() {
+            tracing::warn!(
+                key = delivery.door.as_str(),
+                "the acceptance was not recorded in time; a duplicate will be queued again",
+            );
+        }
+        Ok(accepted)
+    }
+
+    async fn send_unclaimed(&self, delivery: &Delivery) -> Result<Accepted, Problem> {
+        match delivery.unclaimed {
+            Unclaimed::Refuse => Err(Problem::Unavailable { what: "claim" }),
+            Unclaimed::Send => {
+                self.send(delivery).await?;
+                Ok(Accepted::new(delivery, ACCEPTED))
+            }
+        }
+    }
+
+    async fn send(&self, delivery: &Delivery) -> Result<(), Problem> {
+        let sent = self.outbox.send(&delivery.message).await;
+        sent.map_err(|error| unsent(&error, &delivery.door))
+    }
+}
+
+/// Gives the key back after a send that was not confirmed, so that the sender's next try need not
+/// wait for the lease. The message may have landed all the same: then that try makes a second copy,
+/// which the worker's claim takes for the first.
+async fn give_back<S: Store>(claim: Claim<S>, error: &SendError) {
+    let key = claim.key().clone();
+    let given_back = match error {
+        SendError::Refused(_) | SendError::TooLarge { .. } => {
+            claim
+                .release("not_queued", "the queue refused the message")
+                .await
+        }
+        SendError::Unanswered(_) => {
+            claim
+                .give_up("not_confirmed", "the queue did not confirm the message")
+                .await
+        }
+    };
+    if let Err(error) = given_back {
+        tracing::warn!(
+            key = key.as_str(),
+            error = &error as &dyn std::error::Error,
+            "the delivery could not be given back; its lease is left to lapse",
+        );
+    }
+}
+
+fn unsent(error: &SendError, door: &Key) -> Problem {
+    tracing::error!(
+        key = door.as_str(),
+        error = error as &dyn std::error::Error,
+        "the event was not queued",
+    );
+    match error {
+        SendError::TooLarge { .. } => Problem::TooLarge,
+        SendError::Refused(_) | SendError::Unanswered(_) => Problem::Unavailable { what: "queue" },
+    }
+}

@@ -1,0 +1,279 @@
+//! The door: every request goes through it, in one order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstclaim::clock::EpochMillis;
+use firstclaim::{Claims, Envelope, Fingerprint, Invocation, Key, Store};
+use lambda_runtime::LambdaEvent;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::accept::{Delivery, Unclaimed};
+use crate::config::Options;
+use crate::keys::{self, Keys};
+use crate::outbox::{MESSAGE_LIMIT, Message, Outbox};
+use crate::request::{Request, Route};
+use crate::response::{Problem, Response};
+use crate::sender::{Event, Sender, plain};
+use crate::senders::{Roster, Senders};
+
+/// The handler: all that it depends on. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Webhook<S, Q> {
+    senders: Senders,
+    pub(crate) claims: Claims<S>,
+    pub(crate) outbox: Q,
+    pub(crate) options: Arc<Options>,
+}
+
+/// An answer that is no problem, and the word for it in the log.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) response: Response,
+    pub(crate) outcome: &'static str,
+}
+
+impl<S: Store, Q: Outbox> Webhook<S, Q> {
+    /// A handler for these senders.
+    #[must_use]
+    pub fn new(senders: Senders, claims: Claims<S>, outbox: Q, options: Options) -> Self {
+        Self {
+            senders,
+            claims,
+            outbox,
+            options: Arc::new(options),
+        }
+    }
+
+    /// Answers one HTTP event (payload format 2.0). Any JSON value whatsoever gets an answer.
+    ///
+    /// The invocation's deadline is the lease of what is claimed.
+    pub async fn handle(&self, event: LambdaEvent<Value>) -> Response {
+        let invocation = Invocation::from(&event.context);
+        invocation.scope(self.answer(event.payload)).await
+    }
+
+    async fn answer(&self, event: Value) -> Response {
+        let started = self.claims.now();
+        let request = Request::read(event, self.options.body_limit);
+        let mut entry = Entry::default();
+        let answer = self.dispatch(request, &mut entry).await;
+        let took = self.claims.now().since(started);
+        match answer {
+            Ok(Answered { response, outcome }) => {
+                entry.log(outcome, &response, None, took);
+                response
+            }
+            Err(problem) => {
+                let outcome = match problem {
+                    Problem::InFlight { .. } => "in_flight",
+                    _ => "refused",
+                };
+                let reason = problem.reason();
+                let response = problem.into_response();
+                entry.log(outcome, &response, Some(reason), took);
+                response
+            }
+        }
+    }
+
+    async fn dispatch(&self, request: Request, entry: &mut Entry) -> Result<Answered, Problem> {
+        match request.route() {
+            Some(Route::Webhook(name)) => {
+                request.check_method("POST")?;
+                let name = name.to_owned();
+                self.webhook(request, &name, entry).await
+            }
+            Some(Route::Operations) => {
+                request.check_method("POST")?;
+                self.submit(request, entry).await
+            }
+            Some(Route::Operation(id)) => {
+                request.check_method("GET")?;
+                self.look_up(&request, id, entry).await
+            }
+            None => Err(Problem::UnknownPath),
+        }
+    }
+
+    /// `POST /webhooks/{name}`
+    async fn webhook(
+        &self,
+        request: Request,
+        name: &str,
+        entry: &mut Entry,
+    ) -> Result<Answered, Problem> {
+        request.check_size()?;
+        let now = self.claims.now();
+        let find = |roster: &Roster| {
+            let sender = roster.by_name(name).ok_or(Problem::UnknownSender)?;
+            match sender.verify(&request, now) {
+                Ok(()) => Ok(Arc::clone(sender)),
+                Err(why) => Err(Problem::Unauthorized {
+                    challenge: sender.scheme.challenge(),
+                    why,
+                }),
+            }
+        };
+        let sender = self.verified(now, entry, find).await?;
+        let (event, keys) = keyed(&sender, &request, entry)?;
+        let delivery = Delivery {
+            door: keys::door(&sender, &keys.delivery)?,
+            event: event.delivery_id(&keys).to_owned(),
+            // A key that we derive is bound to nothing: the bodies of one event may differ.
+            fingerprint: fingerprint(&sender, &request),
+            window: sender.window,
+            in_flight: sender.scheme.in_flight(),
+            unclaimed: Unclaimed::Send,
+            body: queued(None, &keys.operation)?,
+            message: message(&sender, event, keys, request, now)?,
+        };
+        let accepted = self.accept(delivery).await?;
+        Ok(accepted.into_answer())
+    }
+
+    /// Finds the sender of a request. Where it can't be verified, the secrets may have been
+    /// rotated: newer ones are tried, if there are any.
+    pub(crate) async fn verified(
+        &self,
+        now: EpochMillis,
+        entry: &mut Entry,
+        find: impl Fn(&Roster) -> Result<Arc<Sender>, Problem>,
+    ) -> Result<Arc<Sender>, Problem> {
+        let longest_lease = self.claims.config().longest_lease;
+        let mut roster = self
+            .senders
+            .current(now, longest_lease)
+            .await
+            .map_err(|_| Problem::Unavailable { what: "senders" })?;
+        let mut found = find(&roster);
+        if let Err(Problem::Unauthorized { .. }) = found
+            && let Some(newer) = self.senders.newer(&roster, now, longest_lease).await
+        {
+            found = find(&newer);
+            roster = newer;
+        }
+        entry.generation = Some(roster.generation.clone());
+        if let Ok(sender) = &found {
+            entry.sender = Some(sender.name.clone());
+        }
+        found
+    }
+}
+
+/// Reads a verified request and makes its keys.
+pub(crate) fn keyed(
+    sender: &Sender,
+    request: &Request,
+    entry: &mut Entry,
+) -> Result<(Event, Keys), Problem> {
+    let event = sender.read(request).map_err(|_| Problem::MalformedKey)?;
+    let keys = Keys::of(sender, &event)?;
+    entry.kind = Some(event.kind.clone());
+    entry.key = Some(keys.operation.as_str().to_owned());
+    entry.key_fallback = keys.fallback.map(keys::Fallback::name);
+    Ok((event, keys))
+}
+
+/// Set where the caller chose the key: it is bound to the first payload.
+pub(crate) fn fingerprint(sender: &Sender, request: &Request) -> Option<Fingerprint> {
+    let body = request.body().unwrap_or_default();
+    sender
+        .scheme
+        .caller_keyed()
+        .then(|| Fingerprint::of_bytes(body))
+}
+
+/// The message that carries a verified event; an event that is too long for the queue even when it
+/// is compressed is refused before anything is claimed.
+pub(crate) fn message(
+    sender: &Sender,
+    event: Event,
+    keys: Keys,
+    request: Request,
+    now: EpochMillis,
+) -> Result<Message, Problem> {
+    let content_type = request.header("content-type").and_then(plain);
+    let fallback = match event.document {
+        Some(_) => "application/json",
+        None => "application/octet-stream",
+    };
+    let envelope = Envelope {
+        sender: sender.name.clone(),
+        scheme: sender.scheme.name().to_owned(),
+        delivery: event.delivery_id(&keys).to_owned(),
+        received_at: timestamp(now),
+        fingerprint: fingerprint(sender, &request),
+        content_type: content_type.unwrap_or(fallback).to_owned(),
+        headers: sender.passed_on(&request, &event),
+        key: keys.operation,
+        kind: event.kind,
+        thread: event.thread,
+        body: request.into_body(),
+    };
+    let message = Message::of(&envelope);
+    if message.body.len() > MESSAGE_LIMIT {
+        return Err(Problem::TooLarge);
+    }
+    Ok(message)
+}
+
+/// The body of an accepting answer.
+pub(crate) fn queued(id: Option<&str>, key: &Key) -> Result<Box<RawValue>, Problem> {
+    #[derive(Serialize)]
+    struct Queued<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a str>,
+        key: &'a str,
+        status: &'static str,
+    }
+    let body = Queued {
+        id,
+        key: key.as_str(),
+        status: "queued",
+    };
+    // Texts alone: writing them can't fail.
+    serde_json::value::to_raw_value(&body).map_err(|_| Problem::Unavailable { what: "answer" })
+}
+
+fn timestamp(now: EpochMillis) -> String {
+    jiff::Timestamp::from_millisecond(now.0).map_or_else(|_| String::new(), |at| at.to_string())
+}
+
+/// What is said of one request in the log: names that are configured, words that were checked, and
+/// keys; nothing else of what was sent.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    sender: Option<String>,
+    /// Which version of the senders' secrets was used.
+    generation: Option<String>,
+    kind: Option<String>,
+    key: Option<String>,
+    /// The rule that could not name the operation.
+    key_fallback: Option<&'static str>,
+}
+
+impl Entry {
+    fn log(
+        &self,
+        outcome: &'static str,
+        response: &Response,
+        reason: Option<&'static str>,
+        took: Duration,
+    ) {
+        tracing::info!(
+            target: "firstclaim::door",
+            outcome,
+            status = response.status_code,
+            sender = self.sender.as_deref(),
+            kind = self.kind.as_deref(),
+            key = self.key.as_deref(),
+            key_fallback = self.key_fallback,
+            reason,
+            secrets = self.generation.as_deref(),
+            ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        );
+    }
+}

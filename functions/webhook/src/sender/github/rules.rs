@@ -1,0 +1,408 @@
+//! GitHub's operation keys: for each event the subject, its version, and what changed.
+//!
+//! Two hooks, or a hook and an App, send one event as two deliveries with different bodies. A rule
+//! names what is the same in both and in no other event. It is silent, and lasts the whole window,
+//! to take two events for one; so that an action which does not move the subject's `updated_at`
+//! (pinning, locking, a re-request) has no rule here.
+
+use firstclaim::Fingerprint;
+use serde_json::Value;
+
+use crate::keys;
+use Part::{At, Digest, Is};
+
+/// What a rule says of an event.
+pub(super) enum Found {
+    /// The id of its operation.
+    Named(String),
+    /// No rule names it exactly.
+    Unnamed,
+    /// The body is not one of this event.
+    Contradicted,
+}
+
+/// One event: how its body is told from others, and its rules.
+struct Kind {
+    event: &'static str,
+    /// What its body must have.
+    must: &'static [&'static str],
+    /// What its body can't have: the subject of another event that also has what this one must.
+    without: &'static [&'static str],
+    rules: &'static [Rule],
+}
+
+/// For some actions, the parts of the key. The first rule whose parts are all there counts.
+struct Rule {
+    /// The empty text for events that have no action.
+    actions: &'static [&'static str],
+    parts: &'static [Part],
+}
+
+/// One part of a key.
+enum Part {
+    /// The value at this pointer.
+    At(&'static str),
+    /// The digest of the value at this pointer.
+    Digest(&'static str),
+    /// This word, to tell apart ids that are counted separately.
+    Is(&'static str),
+}
+
+const fn on(actions: &'static [&'static str], parts: &'static [Part]) -> Rule {
+    Rule { actions, parts }
+}
+
+const KINDS: &[Kind] = &[
+    Kind {
+        event: "push",
+        must: &["/ref", "/before", "/after", "/repository/id"],
+        without: &[],
+        // A branch that is created or deleted has zeros on one side, and so no rule: deleting it
+        // twice is two operations.
+        rules: &[on(
+            &[""],
+            &[
+                At("/ref"),
+                At("/before"),
+                At("/after"),
+                At("/repository/pushed_at"),
+            ],
+        )],
+    },
+    Kind {
+        event: "issues",
+        must: &["/issue/id"],
+        without: &["/comment"],
+        rules: &[
+            on(
+                &["opened", "closed", "reopened", "deleted"],
+                &[At("/issue/id"), At("/issue/updated_at")],
+            ),
+            on(
+                &["edited"],
+                &[At("/issue/id"), At("/issue/updated_at"), Digest("/changes")],
+            ),
+            on(
+                &["assigned", "unassigned"],
+                &[At("/issue/id"), At("/issue/updated_at"), At("/assignee/id")],
+            ),
+            on(
+                &["labeled", "unlabeled"],
+                &[At("/issue/id"), At("/issue/updated_at"), At("/label/id")],
+            ),
+            on(
+                &["milestoned", "demilestoned"],
+                &[
+                    At("/issue/id"),
+                    At("/issue/updated_at"),
+                    At("/milestone/id"),
+                ],
+            ),
+        ],
+    },
+    Kind {
+        event: "issue_comment",
+        must: &["/issue/id", "/comment/id"],
+        without: &[],
+        rules: COMMENT,
+    },
+    Kind {
+        event: "pull_request",
+        must: &["/pull_request/id"],
+        without: &["/review", "/comment", "/thread"],
+        rules: &[
+            on(
+                &[
+                    "opened",
+                    "closed",
+                    "reopened",
+                    "ready_for_review",
+                    "converted_to_draft",
+                ],
+                &[At("/pull_request/id"), At("/pull_request/updated_at")],
+            ),
+            on(
+                &["edited"],
+                &[
+                    At("/pull_request/id"),
+                    At("/pull_request/updated_at"),
+                    Digest("/changes"),
+                ],
+            ),
+            on(
+                &["synchronize"],
+                &[
+                    At("/pull_request/id"),
+                    At("/pull_request/updated_at"),
+                    At("/before"),
+                    At("/after"),
+                ],
+            ),
+            on(
+                &["assigned", "unassigned"],
+                &[
+                    At("/pull_request/id"),
+                    At("/pull_request/updated_at"),
+                    At("/assignee/id"),
+                ],
+            ),
+            on(
+                &["labeled", "unlabeled"],
+                &[
+                    At("/pull_request/id"),
+                    At("/pull_request/updated_at"),
+                    At("/label/id"),
+                ],
+            ),
+            on(
+                &["milestoned", "demilestoned"],
+                &[
+                    At("/pull_request/id"),
+                    At("/pull_request/updated_at"),
+                    At("/milestone/id"),
+                ],
+            ),
+            on(
+                &["review_requested", "review_request_removed"],
+                &[
+                    At("/pull_request/id"),
+                    At("/pull_request/updated_at"),
+                    Is("user"),
+                    At("/requested_reviewer/id"),
+                ],
+            ),
+            on(
+                &["review_requested", "review_request_removed"],
+                &[
+                    At("/pull_request/id"),
+                    At("/pull_request/updated_at"),
+                    Is("team"),
+                    At("/requested_team/id"),
+                ],
+            ),
+        ],
+    },
+    Kind {
+        event: "pull_request_review",
+        must: &["/pull_request/id", "/review/id"],
+        without: &["/comment"],
+        rules: &[
+            // A review is submitted once and dismissed once.
+            on(
+                &["submitted", "dismissed"],
+                &[At("/review/id"), At("/review/submitted_at")],
+            ),
+            on(
+                &["edited"],
+                &[
+                    At("/review/id"),
+                    At("/review/updated_at"),
+                    Digest("/changes"),
+                ],
+            ),
+        ],
+    },
+    Kind {
+        event: "pull_request_review_comment",
+        must: &["/pull_request/id", "/comment/id"],
+        without: &["/review"],
+        rules: COMMENT,
+    },
+    Kind {
+        event: "commit_comment",
+        must: &["/comment/id", "/comment/commit_id"],
+        without: &["/issue", "/pull_request"],
+        rules: COMMENT,
+    },
+    Kind {
+        event: "discussion",
+        must: &["/discussion/id"],
+        without: &["/comment"],
+        rules: &[
+            on(
+                &["created", "closed", "reopened", "deleted"],
+                &[At("/discussion/id"), At("/discussion/updated_at")],
+            ),
+            on(
+                &["edited"],
+                &[
+                    At("/discussion/id"),
+                    At("/discussion/updated_at"),
+                    Digest("/changes"),
+                ],
+            ),
+        ],
+    },
+    Kind {
+        event: "discussion_comment",
+        must: &["/discussion/id", "/comment/id"],
+        without: &[],
+        rules: COMMENT,
+    },
+    Kind {
+        event: "release",
+        must: &["/release/id"],
+        without: &[],
+        rules: &[
+            on(
+                &[
+                    "created",
+                    "published",
+                    "unpublished",
+                    "prereleased",
+                    "released",
+                    "deleted",
+                ],
+                &[At("/release/id"), At("/release/updated_at")],
+            ),
+            on(
+                &["edited"],
+                &[
+                    At("/release/id"),
+                    At("/release/updated_at"),
+                    Digest("/changes"),
+                ],
+            ),
+        ],
+    },
+    Kind {
+        event: "workflow_run",
+        must: &["/workflow_run/id", "/workflow_run/run_attempt"],
+        without: &["/workflow_job"],
+        rules: &[on(
+            &["requested", "in_progress", "completed"],
+            &[At("/workflow_run/id"), At("/workflow_run/run_attempt")],
+        )],
+    },
+    Kind {
+        event: "workflow_job",
+        must: &["/workflow_job/id", "/workflow_job/run_attempt"],
+        without: &[],
+        rules: &[on(
+            &["queued", "waiting", "in_progress", "completed"],
+            &[At("/workflow_job/id"), At("/workflow_job/run_attempt")],
+        )],
+    },
+    Kind {
+        event: "check_run",
+        must: &["/check_run/id"],
+        without: &[],
+        rules: &[
+            on(
+                &["created"],
+                &[At("/check_run/id"), At("/check_run/started_at")],
+            ),
+            // A check run can be completed again by its App, with another end.
+            on(
+                &["completed"],
+                &[
+                    At("/check_run/id"),
+                    At("/check_run/completed_at"),
+                    At("/check_run/conclusion"),
+                ],
+            ),
+        ],
+    },
+    Kind {
+        event: "check_suite",
+        must: &["/check_suite/id"],
+        without: &["/check_run"],
+        rules: &[on(
+            &["completed"],
+            &[
+                At("/check_suite/id"),
+                At("/check_suite/updated_at"),
+                At("/check_suite/conclusion"),
+            ],
+        )],
+    },
+    Kind {
+        event: "status",
+        must: &["/sha", "/state", "/context"],
+        without: &[],
+        // Each status is an object of its own.
+        rules: &[on(&[""], &[At("/id"), At("/state"), At("/updated_at")])],
+    },
+    Kind {
+        event: "deployment",
+        must: &["/deployment/id"],
+        without: &["/deployment_status"],
+        rules: &[on(
+            &["created"],
+            &[At("/deployment/id"), At("/deployment/updated_at")],
+        )],
+    },
+    Kind {
+        event: "deployment_status",
+        must: &["/deployment_status/id"],
+        without: &[],
+        rules: &[on(
+            &["created"],
+            &[
+                At("/deployment_status/id"),
+                At("/deployment_status/updated_at"),
+            ],
+        )],
+    },
+];
+
+/// All comments are alike.
+const COMMENT: &[Rule] = &[
+    on(
+        &["created", "deleted"],
+        &[At("/comment/id"), At("/comment/updated_at")],
+    ),
+    on(
+        &["edited"],
+        &[
+            At("/comment/id"),
+            At("/comment/updated_at"),
+            Digest("/changes"),
+        ],
+    ),
+];
+
+/// Names the operation of an event: event, action, repository, and the rule's parts.
+pub(super) fn find(event: &str, action: &str, document: &Value) -> Found {
+    let Some(kind) = KINDS.iter().find(|kind| kind.event == event) else {
+        return Found::Unnamed;
+    };
+    let has = |pointer: &&str| {
+        document
+            .pointer(pointer)
+            .is_some_and(|value| !value.is_null())
+    };
+    if !kind.must.iter().all(has) || kind.without.iter().any(has) {
+        return Found::Contradicted;
+    }
+    kind.rules
+        .iter()
+        .filter(|rule| rule.actions.contains(&action))
+        .find_map(|rule| {
+            let mut parts = vec![event.into()];
+            if !action.is_empty() {
+                parts.push(action.into());
+            }
+            parts.push(document.pointer("/repository/id")?.clone());
+            for part in rule.parts {
+                parts.push(part.of(document)?);
+            }
+            keys::id_of_parts(&parts)
+        })
+        .map_or(Found::Unnamed, Found::Named)
+}
+
+impl Part {
+    fn of(&self, document: &Value) -> Option<Value> {
+        match self {
+            At(pointer) => document.pointer(pointer).cloned(),
+            Digest(pointer) => {
+                let value = document
+                    .pointer(pointer)
+                    .filter(|value| keys::names(value))?;
+                Some(Fingerprint::of(value).ok()?.to_hex().into())
+            }
+            Is(word) => Some((*word).into()),
+        }
+    }
+}
