@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use firstclaim::{Answer, Claim, Claimed, Fingerprint, Key, Store};
+use firstclaim::{Answer, Claim, Claimed, Fingerprint, Key, Store, StoredFailure};
 use serde_json::value::RawValue;
 
 use crate::door::{Answered, Webhook};
@@ -160,17 +160,15 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
 /// which the worker's claim takes for the first.
 async fn give_back<S: Store>(claim: Claim<S>, error: &SendError) {
     let key = claim.key().clone();
+    let failure = |code: &str| StoredFailure {
+        code: code.to_owned(),
+        message: error.to_string(),
+    };
     let given_back = match error {
         SendError::Refused(_) | SendError::TooLarge { .. } => {
-            claim
-                .release("not_queued", "the queue refused the message")
-                .await
+            claim.release(failure("not_queued")).await
         }
-        SendError::Unanswered(_) => {
-            claim
-                .give_up("not_confirmed", "the queue did not confirm the message")
-                .await
-        }
+        SendError::Unanswered(_) => claim.give_up(failure("not_confirmed")).await,
     };
     if let Err(error) = given_back {
         tracing::warn!(

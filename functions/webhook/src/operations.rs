@@ -138,7 +138,7 @@ impl<'a> Standing<'a> {
         let activity = record.activity.as_ref().filter(|_| status == "running");
         let result = match &record.data {
             Some(Data::Inline(text)) => RawValue::from_string(text.clone()).ok(),
-            Some(Data::Companion(_) | Data::Omitted(_)) | None => None,
+            Some(Data::Companion { .. } | Data::Omitted(_)) | None => None,
         };
         Self {
             status,
