@@ -32,7 +32,7 @@
 //! ```
 //!
 //! In a Lambda, a layer guards the whole handler, and the invocation's deadline is the lease:
-//! [`lambda::OnceLayer`](crate::lambda::OnceLayer).
+//! [`lambda::OnceLayer`].
 //!
 //! # The model
 //!
