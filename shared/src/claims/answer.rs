@@ -17,6 +17,21 @@ use crate::store::{Store, StoreError};
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 
 impl<S: Store> Claims<S> {
+    /// The JSON text of a record's result or remembered failure, for those who read a record and
+    /// don't claim its key. A large one costs one more read. `None` where there is none, or where
+    /// it could not be kept.
+    ///
+    /// # Errors
+    ///
+    /// The store could not answer.
+    pub async fn result(&self, record: &Record) -> Result<Option<String>, StoreError> {
+        Ok(match &record.data {
+            Some(Data::Inline(text)) => Some(text.clone()),
+            Some(Data::Companion { id, note }) => self.companion(id, note).await?,
+            Some(Data::Omitted(_)) | None => None,
+        })
+    }
+
     /// The outcome that `record` gives. A large result costs one more read.
     pub(super) async fn answer(
         &self,
@@ -61,18 +76,15 @@ impl<S: Store> Claims<S> {
             // Another tool stores nothing for an empty result.
             None => "null".to_owned(),
             Some(Data::Omitted(omitted)) => return Ok(Answer::ResultOmitted(omitted.clone())),
-            Some(Data::Companion { id, note }) => {
-                let packed = self.store.companion(id).await?;
-                match packed.and_then(|packed| kept::unpack(&packed, note)) {
-                    Some(text) => text,
-                    None => {
-                        return Ok(Answer::ResultOmitted(Omitted {
-                            reason: "its companion item is missing or damaged".to_owned(),
-                            ..note.clone()
-                        }));
-                    }
+            Some(Data::Companion { id, note }) => match self.companion(id, note).await? {
+                Some(text) => text,
+                None => {
+                    return Ok(Answer::ResultOmitted(Omitted {
+                        reason: "its companion item is missing or damaged".to_owned(),
+                        ..note.clone()
+                    }));
                 }
-            }
+            },
         };
         if record.status == Status::Completed {
             return Ok(Answer::Replayed(text));
@@ -82,6 +94,11 @@ impl<S: Store> Claims<S> {
             message: bounded(&text, MESSAGE_LIMIT),
         });
         Ok(Answer::ReplayedFailure(failure))
+    }
+
+    async fn companion(&self, id: &str, note: &Omitted) -> Result<Option<String>, StoreError> {
+        let packed = self.store.companion(id).await?;
+        Ok(packed.and_then(|packed| kept::unpack(&packed, note)))
     }
 }
 
