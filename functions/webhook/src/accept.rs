@@ -6,10 +6,11 @@
 
 use std::time::Duration;
 
+use firstclaim::metrics::Metric;
 use firstclaim::{Answer, Claim, Claimed, Fingerprint, Key, Store, StoredFailure};
 use serde_json::value::RawValue;
 
-use crate::door::{Answered, Webhook};
+use crate::door::{Answered, Outcome, Webhook};
 use crate::outbox::{Message, Outbox, SendError};
 use crate::response::{Problem, Response};
 use crate::sender::InFlight;
@@ -49,11 +50,11 @@ pub(crate) enum Unclaimed {
 #[derive(Debug)]
 pub(crate) struct Accepted {
     body: String,
-    outcome: &'static str,
+    outcome: Outcome,
 }
 
 impl Accepted {
-    fn new(delivery: &Delivery, outcome: &'static str) -> Self {
+    fn new(delivery: &Delivery, outcome: Outcome) -> Self {
         Self {
             body: delivery.body.get().to_owned(),
             outcome,
@@ -62,7 +63,7 @@ impl Accepted {
 
     pub(crate) fn into_answer(self) -> Answered {
         let mut response = Response::json(202, "application/json", self.body);
-        if self.outcome == REPLAYED {
+        if self.outcome == Outcome::Replayed {
             response.set("idempotent-replayed", "true");
         }
         Answered {
@@ -71,10 +72,6 @@ impl Accepted {
         }
     }
 }
-
-const ACCEPTED: &str = "accepted";
-const REPLAYED: &str = "replayed";
-const IN_FLIGHT: &str = "in_flight";
 
 impl<S: Store, Q: Outbox> Webhook<S, Q> {
     /// Claims the delivery and puts its event on the queue.
@@ -93,6 +90,7 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             Ok(Claimed::Held(claim)) => return self.send_claimed(claim, delivery).await,
             Ok(Claimed::Answered(outcome)) => outcome,
             Err(error) => {
+                self.metrics.count(None, Metric::StoreUnavailable);
                 tracing::error!(
                     key = delivery.door.as_str(),
                     error = &error as &dyn std::error::Error,
@@ -104,17 +102,17 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         match (outcome.answer, delivery.in_flight) {
             (Answer::Replayed(body), _) => Ok(Accepted {
                 body,
-                outcome: REPLAYED,
+                outcome: Outcome::Replayed,
             }),
             // It was accepted, and the answer is a function of the request.
-            (Answer::ResultOmitted(_), _) => Ok(Accepted::new(&delivery, REPLAYED)),
+            (Answer::ResultOmitted(_), _) => Ok(Accepted::new(&delivery, Outcome::Replayed)),
             (Answer::Mismatch { .. }, _) => Err(Problem::Mismatch),
             (Answer::InProgress { retry_after, .. }, InFlight::Conflict) => {
                 Err(Problem::InFlight { retry_after })
             }
             (Answer::InProgress { .. }, InFlight::SendAgain) => {
                 self.send(&delivery).await?;
-                Ok(Accepted::new(&delivery, IN_FLIGHT))
+                Ok(Accepted::new(&delivery, Outcome::InFlight))
             }
             // Held, settled as failed, or taken over meanwhile: nobody can say that it was queued.
             _ => self.send_unclaimed(&delivery).await,
@@ -128,12 +126,14 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             return Err(problem);
         }
         // The queue has it: whatever becomes of the record, the event was accepted.
-        let accepted = Accepted::new(&delivery, ACCEPTED);
-        let recording = claim.complete(delivery.body);
-        if tokio::time::timeout(RECORDING, recording).await.is_err() {
+        let accepted = Accepted::new(&delivery, Outcome::Accepted);
+        let recording = tokio::time::timeout(RECORDING, claim.complete(delivery.body));
+        let recorded = recording.await.map(|outcome| outcome.answer);
+        if let Err(_) | Ok(Answer::NotRecorded(_)) = recorded {
+            self.metrics.count(None, Metric::NotRecorded);
             tracing::warn!(
                 key = delivery.door.as_str(),
-                "the acceptance was not recorded in time; a duplicate will be queued again",
+                "the acceptance could not be recorded; a duplicate will be queued again",
             );
         }
         Ok(accepted)
@@ -144,7 +144,7 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             Unclaimed::Refuse => Err(Problem::Unavailable { what: "claim" }),
             Unclaimed::Send => {
                 self.send(delivery).await?;
-                Ok(Accepted::new(delivery, ACCEPTED))
+                Ok(Accepted::new(delivery, Outcome::Accepted))
             }
         }
     }

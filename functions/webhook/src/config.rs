@@ -55,7 +55,7 @@ impl Default for Options {
 
 /// All that is wrong with a configuration. `Display` lists one fault a line; secrets are never
 /// printed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Faults(Vec<Fault>);
 
 /// One thing that is wrong, and where.
@@ -79,7 +79,7 @@ impl Faults {
         Self(texts.into_iter().map(fault).collect())
     }
 
-    fn add(&mut self, variable: &'static str, text: impl Into<String>) {
+    pub(crate) fn add(&mut self, variable: &'static str, text: impl Into<String>) {
         self.0.push(Fault {
             variable,
             text: text.into(),
@@ -106,7 +106,7 @@ impl Settings {
     /// Every fault of the configuration, by the variable's name.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Faults> {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
-        let mut faults = Faults(Vec::new());
+        let mut faults = Faults::default();
 
         let table = set("CLAIMS_TABLE").unwrap_or_else(|| {
             faults.add(

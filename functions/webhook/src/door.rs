@@ -1,9 +1,11 @@
 //! The door: every request goes through it, in one order.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use firstclaim::clock::EpochMillis;
+use firstclaim::metrics::{Metric, Metrics};
 use firstclaim::{Claims, Envelope, Fingerprint, Invocation, Key, Store};
 use lambda_runtime::LambdaEvent;
 use serde::Serialize;
@@ -26,13 +28,58 @@ pub struct Webhook<S, Q> {
     pub(crate) claims: Claims<S>,
     pub(crate) outbox: Q,
     pub(crate) options: Arc<Options>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
-/// An answer that is no problem, and the word for it in the log.
+/// What became of a request, for the log and the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The queue has its event.
+    Accepted,
+    /// It was accepted before.
+    Replayed,
+    /// Its first delivery is still being accepted.
+    InFlight,
+    /// The caller learned how its operation stands.
+    LookedUp,
+    /// It was refused for what it is.
+    Refused,
+    /// Its key was used for another payload.
+    Mismatch,
+    /// A service could not be reached.
+    Unavailable,
+}
+
+impl Outcome {
+    /// The word in the log.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Replayed => "replayed",
+            Self::InFlight => "in_flight",
+            Self::LookedUp => "looked_up",
+            Self::Refused | Self::Mismatch | Self::Unavailable => "refused",
+        }
+    }
+
+    fn metric(self) -> Option<Metric> {
+        match self {
+            Self::Accepted => Some(Metric::Performed),
+            Self::Replayed => Some(Metric::Replayed),
+            Self::InFlight => Some(Metric::InFlight),
+            Self::LookedUp => None,
+            Self::Refused => Some(Metric::Refused),
+            Self::Mismatch => Some(Metric::Mismatch),
+            Self::Unavailable => Some(Metric::Retryable),
+        }
+    }
+}
+
+/// An answer that is no problem.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) response: Response,
-    pub(crate) outcome: &'static str,
+    pub(crate) outcome: Outcome,
 }
 
 impl<S: Store, Q: Outbox> Webhook<S, Q> {
@@ -44,7 +91,17 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             claims,
             outbox,
             options: Arc::new(options),
+            metrics: Arc::new(Metrics::new("webhook")),
         }
+    }
+
+    /// Writes what was counted since the last call, as CloudWatch embedded metrics.
+    ///
+    /// # Errors
+    ///
+    /// The output can't be written to; the counts are gone then.
+    pub fn flush_metrics(&self, out: &mut impl io::Write) -> io::Result<()> {
+        self.metrics.flush(self.claims.now(), out)
     }
 
     /// Answers one HTTP event (payload format 2.0). Any JSON value whatsoever gets an answer.
@@ -61,22 +118,16 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         let mut entry = Entry::default();
         let answer = self.dispatch(request, &mut entry).await;
         let took = self.claims.now().since(started);
-        match answer {
-            Ok(Answered { response, outcome }) => {
-                entry.log(outcome, &response, None, took);
-                response
-            }
+        let (response, outcome, reason) = match answer {
+            Ok(Answered { response, outcome }) => (response, outcome, None),
             Err(problem) => {
-                let outcome = match problem {
-                    Problem::InFlight { .. } => "in_flight",
-                    _ => "refused",
-                };
-                let reason = problem.reason();
-                let response = problem.into_response();
-                entry.log(outcome, &response, Some(reason), took);
-                response
+                let (outcome, reason) = (problem.outcome(), problem.reason());
+                (problem.into_response(), outcome, Some(reason))
             }
-        }
+        };
+        entry.count(&self.metrics, outcome, took);
+        entry.log(outcome, &response, reason, took);
+        response
     }
 
     async fn dispatch(&self, request: Request, entry: &mut Entry) -> Result<Answered, Problem> {
@@ -256,16 +307,29 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Counts the request. Only a sender that was verified names a dimension: what is refused must
+    /// not be able to make new ones.
+    fn count(&self, metrics: &Metrics, outcome: Outcome, took: Duration) {
+        let sender = self.sender.as_deref();
+        if let Some(metric) = outcome.metric() {
+            metrics.count(sender, metric);
+        }
+        if self.key_fallback.is_some() {
+            metrics.count(sender, Metric::KeyFallback);
+        }
+        metrics.latency(sender, took);
+    }
+
     fn log(
         &self,
-        outcome: &'static str,
+        outcome: Outcome,
         response: &Response,
         reason: Option<&'static str>,
         took: Duration,
     ) {
         tracing::info!(
             target: "firstclaim::door",
-            outcome,
+            outcome = outcome.name(),
             status = response.status_code,
             sender = self.sender.as_deref(),
             kind = self.kind.as_deref(),

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use firstclaim::clock::EpochMillis;
-use firstclaim::record::{Data, SUSPENDED};
-use firstclaim::{Key, Policy, Record, Status, Store};
+use firstclaim::record::SUSPENDED;
+use firstclaim::{Key, Policy, Record, Status, Store, StoreError};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::accept::{Delivery, Unclaimed};
-use crate::door::{Answered, Entry, Webhook, fingerprint, keyed, message, queued};
+use crate::door::{Answered, Entry, Outcome, Webhook, fingerprint, keyed, message, queued};
 use crate::keys;
 use crate::outbox::Outbox;
 use crate::request::Request;
@@ -21,6 +21,9 @@ use crate::sender::{Presented, Sender, TOKEN_CHALLENGE, Unverified};
 
 /// The length of an operation's id: 32 bytes in base64url.
 const ID_LENGTH: usize = 43;
+
+/// The longest result that an answer holds, in bytes: Lambda takes 6 MB with all that is around it.
+const RESULT_LIMIT: usize = 4 * 1024 * 1024;
 
 impl<S: Store, Q: Outbox> Webhook<S, Q> {
     /// `POST /operations`
@@ -79,14 +82,17 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         let silent_limit = self.claims.config().silent_limit;
         let work = self.record(&key, now).await?;
         let standing = match &work {
-            Some(record) => Standing::of(record, status(record, now, silent_limit)),
+            Some(record) => {
+                let result = self.result(record).await?;
+                Standing::of(record, status(record, now, silent_limit), result)
+            }
             None => Standing::before_work(&accepted, now).ok_or(Problem::UnknownPath)?,
         };
         let body = serde_json::to_string(&standing)
             .map_err(|_| Problem::Unavailable { what: "answer" })?;
         Ok(Answered {
             response: Response::json(200, "application/json", body),
-            outcome: "looked_up",
+            outcome: Outcome::LookedUp,
         })
     }
 
@@ -107,19 +113,17 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         .await
     }
 
+    /// The result or the remembered failure of a record, if it was kept and an answer can hold it.
+    async fn result(&self, record: &Record) -> Result<Option<Box<RawValue>>, Problem> {
+        let text = self.claims.result(record).await.map_err(unread)?;
+        let fits = text.filter(|text| text.len() <= RESULT_LIMIT);
+        Ok(fits.and_then(|text| RawValue::from_string(text).ok()))
+    }
+
     /// A record that is still good: inside its window, or being worked on.
     async fn record(&self, key: &Key, now: EpochMillis) -> Result<Option<Record>, Problem> {
-        match self.claims.read(key).await {
-            Ok(record) => Ok(record.filter(|record| record.in_window(now) || record.running(now))),
-            Err(error) => {
-                tracing::error!(
-                    key = key.as_str(),
-                    error = &error as &dyn std::error::Error,
-                    "the operation could not be looked up",
-                );
-                Err(Problem::Unavailable { what: "look_up" })
-            }
-        }
+        let record = self.claims.read(key).await.map_err(unread)?;
+        Ok(record.filter(|record| record.in_window(now) || record.running(now)))
     }
 }
 
@@ -134,12 +138,8 @@ struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    fn of(record: &'a Record, status: &'static str) -> Self {
+    fn of(record: &'a Record, status: &'static str, result: Option<Box<RawValue>>) -> Self {
         let activity = record.activity.as_ref().filter(|_| status == "running");
-        let result = match &record.data {
-            Some(Data::Inline(text)) => RawValue::from_string(text.clone()).ok(),
-            Some(Data::Companion { .. } | Data::Omitted(_)) | None => None,
-        };
         Self {
             status,
             attempt: Some(record.attempt),
@@ -196,6 +196,14 @@ fn door(sender: &Sender, id: &str) -> Result<Key, Problem> {
     let parts = ["operations".into(), id.into()];
     let id = keys::id_of_parts(&parts).ok_or(Problem::MalformedKey)?;
     keys::door(sender, &id)
+}
+
+fn unread(error: StoreError) -> Problem {
+    tracing::error!(
+        error = &error as &dyn std::error::Error,
+        "an operation could not be looked up",
+    );
+    Problem::Unavailable { what: "look_up" }
 }
 
 fn unauthorized(why: Unverified) -> Problem {

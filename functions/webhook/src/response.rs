@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::door::Outcome;
 use crate::sender::Unverified;
 
 /// An HTTP answer; serialises as the response of payload format 2.0.
@@ -75,6 +76,16 @@ pub(crate) enum Problem {
 const UNAVAILABLE_FOR: Duration = Duration::from_secs(5);
 
 impl Problem {
+    /// What it counts as.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self::InFlight { .. } => Outcome::InFlight,
+            Self::Mismatch => Outcome::Mismatch,
+            Self::Unavailable { .. } => Outcome::Unavailable,
+            _ => Outcome::Refused,
+        }
+    }
+
     /// The reason for the log.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
