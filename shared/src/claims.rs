@@ -133,10 +133,17 @@ impl<S: Store> Claims<S> {
         id: &str,
         request: &Request,
         first: Write,
+        clock: Clock,
     ) -> Result<Reached, StoreError> {
         let mut write = first;
         for _ in 0..ROUNDS {
-            let met = match self.store.write(id, &write).await? {
+            let written = self.store.write(id, &write).await?;
+            if clock == Clock::Compare
+                && let Some(off_by_ms) = self.clock_is_off()
+            {
+                return Ok(Reached::ClockIsOff(off_by_ms));
+            }
+            let met = match written {
                 Written::Applied(after) => return Ok(Reached::applied(write, after)),
                 Written::Refused(Some(record)) => Some(record),
                 Written::Refused(None) => {
@@ -155,9 +162,34 @@ impl<S: Store> Claims<S> {
         })
     }
 
+    /// Compares the own clock with the service's, until that has once been found right. The date
+    /// has whole seconds, so that a difference below one is none.
+    fn clock_is_off(&self) -> Option<i64> {
+        if !self.source.is_wall_clock() || self.memory.clock_was_right() {
+            return None;
+        }
+        let service = self.store.service_time()?;
+        let off_by = self.source.now().0 - service.millis().0;
+        let grace = i64::try_from(self.config.grace.as_millis()).unwrap_or(i64::MAX);
+        if (-grace..=grace.saturating_add(999)).contains(&off_by) {
+            self.memory.clock_is_right();
+            return None;
+        }
+        Some(off_by)
+    }
+
     fn decide(&self, record: Option<&Record>, request: &Request) -> Decision {
         decide_without(self.removed, record, request, self.source.now())
     }
+}
+
+/// Whether the own clock is compared with the service's before anything is decided.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Clock {
+    /// A lease is made from it: compare.
+    Compare,
+    /// The platform gave the deadline, or the claim is held already.
+    Trust,
 }
 
 /// Where a request's writes led.
@@ -172,6 +204,9 @@ enum Reached {
     Done(Option<Box<Record>>),
     /// The record is the answer.
     Answer(Verdict, Option<Box<Record>>),
+    /// The own clock is off by so many milliseconds, so that nothing was decided. The write that
+    /// was sent may stand.
+    ClockIsOff(i64),
 }
 
 impl Reached {

@@ -63,6 +63,11 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// A token that has never been used before.
     fn token(&self) -> Owner;
 
+    /// Whether [`now`](Self::now) is the time of day, so that it can be compared with a service's.
+    fn is_wall_clock(&self) -> bool {
+        false
+    }
+
     /// Waits until `duration` has passed on this clock.
     fn sleep(&self, duration: Duration) -> Sleep {
         Box::pin(tokio::time::sleep(duration))
@@ -79,6 +84,10 @@ impl<T: Source> Source for Arc<T> {
 
     fn token(&self) -> Owner {
         (**self).token()
+    }
+
+    fn is_wall_clock(&self) -> bool {
+        (**self).is_wall_clock()
     }
 
     fn sleep(&self, duration: Duration) -> Sleep {
@@ -107,6 +116,10 @@ impl Source for SystemSource {
 
     fn token(&self) -> Owner {
         Owner::new(uuid::Uuid::new_v4().simple().to_string())
+    }
+
+    fn is_wall_clock(&self) -> bool {
+        true
     }
 }
 

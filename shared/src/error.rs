@@ -44,6 +44,19 @@ pub enum ClaimError {
         /// The configured longest lease.
         longest: Duration,
     },
+    /// The own clock and the service's differ by more than the grace: leases would mean nothing.
+    /// Only claims with a [`lease`](crate::Once::lease) look; an invocation's deadline comes from
+    /// the platform's clock.
+    #[error(
+        "this machine's clock is off by {off_by_ms} ms from the store's, more than the grace \
+         {grace:?}; set it, or raise the grace"
+    )]
+    Clock {
+        /// Own time less the service's, in milliseconds, to a second's precision.
+        off_by_ms: i64,
+        /// The configured grace.
+        grace: Duration,
+    },
     /// Too little time is left to run the operation.
     #[error("{remaining:?} are left, fewer than the {floor:?} that an operation needs")]
     NoTime {

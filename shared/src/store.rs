@@ -38,6 +38,12 @@ pub trait Store: Clone + Send + Sync + 'static {
         read: Read,
     ) -> impl Future<Output = Result<Option<Record>, StoreError>> + Send;
 
+    /// The service's own time, as it said it in its last answer; `None` where it says none. A claim
+    /// compares its clock with it once.
+    fn service_time(&self) -> Option<EpochSeconds> {
+        None
+    }
+
     /// Puts a companion: a large result, compressed, under an id of its own that nobody else
     /// writes. After `Ok` a consistent [`companion`](Self::companion) finds it until `expiration`.
     fn put_companion(

@@ -122,8 +122,7 @@ fn foreign_key(key: &RawValue) -> Result<Key, Undecoded> {
     let bad = |error| Undecoded::BadKey(Some(error));
     let id = match raw.as_bytes().first() {
         Some(b'"') => {
-            let text: String =
-                serde_json::from_str(raw).map_err(|_| Undecoded::BadKey(None))?;
+            let text: String = serde_json::from_str(raw).map_err(|_| Undecoded::BadKey(None))?;
             if text.starts_with('[') {
                 firstclaim::key::join(&[text.into()]).map_err(bad)?
             } else {

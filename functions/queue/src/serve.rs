@@ -52,7 +52,9 @@ pub async fn serve(lookup: impl Fn(&str) -> Option<String>) -> Result<(), ServeE
         let worker = worker.clone();
         async move { Ok::<_, Infallible>(worker.handle(event).await) }
     });
-    lambda_runtime::run(service).await.map_err(ServeError::Runtime)
+    lambda_runtime::run(service)
+        .await
+        .map_err(ServeError::Runtime)
 }
 
 /// The settings; outside Lambda that is a fault too, where the runtime would panic.

@@ -187,13 +187,18 @@ async fn read_answer(mut answer: Response, now: EpochMillis) -> Result<Applied, 
         }
         Some(class) => class,
     };
-    let retry_after = text_of(answer.headers(), &RETRY_AFTER)
-        .and_then(|text| answer::retry_after(&text, now));
+    let retry_after =
+        text_of(answer.headers(), &RETRY_AFTER).and_then(|text| answer::retry_after(&text, now));
     let excerpt = match class {
         Class::Permanent => excerpt(&mut answer).await,
         _ => None,
     };
-    Err(Refusal::status(class, status, excerpt.as_deref(), retry_after))
+    Err(Refusal::status(
+        class,
+        status,
+        excerpt.as_deref(),
+        retry_after,
+    ))
 }
 
 /// The first bytes of what a target said about a refusal, for people to read.

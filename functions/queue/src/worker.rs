@@ -96,10 +96,10 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         let settled: Vec<OnceLock<Settled>> = records.iter().map(|_| OnceLock::new()).collect();
         {
             let (records, keys, settled) = (&records, &keys, &settled);
-            let work = stream::iter(lanes(records)).for_each_concurrent(
-                self.concurrency,
-                |lane| async move { self.lane(&lane, records, keys, settled).await },
-            );
+            let work = stream::iter(lanes(records))
+                .for_each_concurrent(self.concurrency, |lane| async move {
+                    self.lane(&lane, records, keys, settled).await
+                });
             match cutoff(deadline.since(self.claims.now())) {
                 Some(cutoff) => {
                     if tokio::time::timeout(cutoff, work).await.is_err() {
@@ -148,7 +148,10 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
 
     /// One record, whose panic is its own.
     async fn guarded(&self, record: &Record, keys: &KeyStates<'_>) -> Ended {
-        match AssertUnwindSafe(self.one(record, keys)).catch_unwind().await {
+        match AssertUnwindSafe(self.one(record, keys))
+            .catch_unwind()
+            .await
+        {
             Ok(ended) => ended,
             Err(_) => Ended::panicked(&record.message),
         }
@@ -187,7 +190,10 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             body: message.letter_body(),
             key: ended.key.clone(),
             reason: Reason::Unreturnable,
-            code: ended.code.clone().unwrap_or_else(|| ended.outcome.to_owned()),
+            code: ended
+                .code
+                .clone()
+                .unwrap_or_else(|| ended.outcome.to_owned()),
             attempt: ended.attempt,
             message_id: None,
             group: message.group.clone(),
@@ -242,7 +248,11 @@ fn lanes(records: &[Record]) -> Vec<Vec<usize>> {
         let lane = if record.message.fifo() {
             Some(Lane::Group(record.message.group.as_deref()))
         } else {
-            record.operation.as_ref().ok().map(|operation| Lane::Key(&operation.key))
+            record
+                .operation
+                .as_ref()
+                .ok()
+                .map(|operation| Lane::Key(&operation.key))
         };
         match lane {
             Some(lane) => {
@@ -270,7 +280,12 @@ fn answer(records: &[Record], settled: &[OnceLock<Settled>]) -> BatchAnswer {
     let batch_item_failures = records
         .iter()
         .zip(settled)
-        .filter(|(_, settled)| !matches!(settled.get(), Some(Settled::Acknowledged | Settled::DeadLettered)))
+        .filter(|(_, settled)| {
+            !matches!(
+                settled.get(),
+                Some(Settled::Acknowledged | Settled::DeadLettered)
+            )
+        })
         .filter_map(|(record, _)| record.message.id.as_deref())
         .filter(|id| seen.insert(*id))
         .map(|id| ItemFailure {

@@ -9,7 +9,7 @@ use super::answer::differs;
 use super::claim::Claim;
 use super::memory::{Entry, Flight, Stage};
 use super::work::{ACTIVITY_LIMIT, Held, Live, Work};
-use super::{Once, Reached, Until};
+use super::{Clock, Once, Reached, Until};
 use crate::clock::EpochMillis;
 use crate::error::ClaimError;
 use crate::invocation::Invocation;
@@ -188,9 +188,13 @@ impl<S: Store> Acquiring<S> {
         let now = claims.now();
         let mut terms = self.terms(now)?;
         let mut write = terms.claim(now);
+        let clock = match self.until() {
+            Some(Until::Lease(_)) => Clock::Compare,
+            _ => Clock::Trust,
+        };
         loop {
             let request = Request::Acquire(terms);
-            let (record, enters) = match claims.drive(&self.id, &request, write).await? {
+            let (record, enters) = match claims.drive(&self.id, &request, write, clock).await? {
                 Reached::Applied {
                     record: Some(record),
                     enters,
@@ -216,6 +220,7 @@ impl<S: Store> Acquiring<S> {
                 Reached::Answer(verdict, Some(record)) => {
                     return self.led_to_answer(flight, verdict, *record).await;
                 }
+                Reached::ClockIsOff(off_by_ms) => return Err(self.give_back(off_by_ms).await),
                 // A store that does not bring the record of a takeover can't be acted on.
                 Reached::Applied { record: None, .. }
                 | Reached::Done(None)
@@ -228,6 +233,21 @@ impl<S: Store> Acquiring<S> {
                 }
             };
             return self.held(flight, *record, enters).enter().await;
+        }
+    }
+
+    /// The clock is off, and the claim that was sent may stand: it is given back, whether or not
+    /// that is answered (then its lease lapses).
+    async fn give_back(&self, off_by_ms: i64) -> ClaimError {
+        let release = Write::Release {
+            owner: self.owner.clone(),
+            error: None,
+        };
+        let claims = &self.once.claims;
+        let _ = claims.store.write(&self.id, &release).await;
+        ClaimError::Clock {
+            off_by_ms,
+            grace: claims.config.grace,
         }
     }
 

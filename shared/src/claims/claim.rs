@@ -256,7 +256,8 @@ impl<S: Store> Claim<S> {
                     let outcome = self.outcome(Answer::Superseded);
                     return Ok(Finished::Overtaken(Box::new(outcome)));
                 }
-                Ok(Reached::Applied { .. } | Reached::Done(_)) => {
+                // Only a claim compares clocks; a final write is never answered so.
+                Ok(Reached::Applied { .. } | Reached::Done(_) | Reached::ClockIsOff(_)) => {
                     self.remember(status, data);
                     return Ok(Finished::Recorded);
                 }

@@ -2,6 +2,7 @@
 //! (a bounded cache). Never a live record of somebody else.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ const OVERHEAD: usize = 256;
 pub(super) struct ProcessMemory {
     flights: Mutex<HashMap<String, watch::Receiver<Stage>>>,
     cache: Mutex<Cache>,
+    clock_was_right: AtomicBool,
 }
 
 /// How far the leader of a flight has come.
@@ -60,6 +62,7 @@ impl ProcessMemory {
                 entries: HashMap::new(),
                 order: VecDeque::new(),
             }),
+            clock_was_right: AtomicBool::new(false),
         }
     }
 
@@ -75,6 +78,15 @@ impl ProcessMemory {
             memory: Arc::clone(self),
             stage,
         })
+    }
+
+    /// Whether the clock has been compared with the service's.
+    pub(super) fn clock_was_right(&self) -> bool {
+        self.clock_was_right.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn clock_is_right(&self) {
+        self.clock_was_right.store(true, Ordering::Relaxed);
     }
 
     /// A final record that was seen not long ago.

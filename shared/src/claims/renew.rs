@@ -63,7 +63,8 @@ impl<S: Store> Work<S> {
                 Renewed::Yes
             }
             Ok(Reached::Answer(..)) => Renewed::Lost,
-            Err(_) => Renewed::Unanswered,
+            // Only a claim compares clocks.
+            Ok(Reached::ClockIsOff(_)) | Err(_) => Renewed::Unanswered,
         }
     }
 }

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::{Claims, Reached};
+use super::{Claims, Clock, Reached};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::error::StepError;
 use crate::key::Key;
@@ -100,7 +100,9 @@ impl<S: Store> Held<S> {
             restore_until: known_end.before(self.claims.config.grace),
             restore,
         });
-        self.claims.drive(&self.record.id, &request, write).await
+        self.claims
+            .drive(&self.record.id, &request, write, Clock::Trust)
+            .await
     }
 }
 

@@ -1,6 +1,7 @@
 //! The DynamoDB store: the protocol's conditions as expressions, and the record as an item. This and
 //! its submodules are the only files that know the SDK's types.
 
+mod date;
 mod expression;
 mod item;
 
@@ -21,6 +22,7 @@ use crate::clock::EpochSeconds;
 use crate::protocol::{Condition, Write};
 use crate::record::Record;
 use attribute::{COMPANION, EXPIRATION, ID};
+use date::ServiceDate;
 use expression::Expression;
 use item::{from_item, to_item};
 
@@ -54,6 +56,7 @@ mod attribute {
 pub struct DynamoDb {
     client: Client,
     table: Arc<str>,
+    date: ServiceDate,
     /// For mutation checks: the name of a write, and the part of its condition that is left out.
     mutant: Option<(&'static str, usize)>,
 }
@@ -66,9 +69,12 @@ impl DynamoDb {
     /// retries fit.
     #[must_use]
     pub fn new(client: Client, table: impl Into<String>) -> Self {
+        let date = ServiceDate::default();
+        let config = client.config().to_builder().interceptor(date.clone());
         Self {
-            client,
+            client: Client::from_conf(config.build()),
             table: Arc::from(table.into()),
+            date,
             mutant: None,
         }
     }
@@ -235,6 +241,10 @@ impl Store for DynamoDb {
             .await
             .map_err(|error| self.failed("GetItem", error))?;
         output.item().map(|item| from_item(id, item)).transpose()
+    }
+
+    fn service_time(&self) -> Option<EpochSeconds> {
+        self.date.last()
     }
 
     async fn put_companion(

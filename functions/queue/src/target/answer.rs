@@ -136,7 +136,9 @@ pub(super) fn retry_after(text: &str, now: EpochMillis) -> Option<Duration> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // Too many digits for a number are a very long time.
-        return Some(Duration::from_secs(text.parse().unwrap_or(u64::from(u32::MAX))));
+        return Some(Duration::from_secs(
+            text.parse().unwrap_or(u64::from(u32::MAX)),
+        ));
     }
     let date = DateTime::from_str(text, Format::HttpDate).ok()?;
     Some(EpochMillis(date.to_millis().ok()?).since(now))
@@ -173,7 +175,10 @@ mod tests {
         let seconds = |text| retry_after(text, now).map(|left| left.as_secs());
         assert_eq!(seconds("120"), Some(120));
         assert_eq!(seconds(" 0 "), Some(0));
-        assert_eq!(seconds("99999999999999999999999"), Some(u64::from(u32::MAX)));
+        assert_eq!(
+            seconds("99999999999999999999999"),
+            Some(u64::from(u32::MAX))
+        );
         assert_eq!(seconds("Thu, 12 Nov 2026 10:22:08 GMT"), Some(60));
         assert_eq!(seconds("Thu, 12 Nov 2020 10:22:08 GMT"), Some(0));
         for wrong in ["", "-1", "1.5", "soon", "Thu, 99 Nov 2026 10:22:08 GMT"] {

@@ -53,12 +53,24 @@ pub(super) fn of(call: &Call<'_>, token: Option<&HeaderValue>) -> HeaderMap {
     set(CONTENT_TYPE, call.content_type);
     let idempotency_key = format!("\"{}\"", call.downstream_key);
     set(HeaderName::from_static("idempotency-key"), &idempotency_key);
-    set(HeaderName::from_static("firstclaim-key"), &encoded_key(call.key));
+    set(
+        HeaderName::from_static("firstclaim-key"),
+        &encoded_key(call.key),
+    );
     let attempt = call.attempt.to_string();
     set(HeaderName::from_static("firstclaim-attempt"), &attempt);
-    set(HeaderName::from_static("firstclaim-sender"), &visible(call.sender));
-    set(HeaderName::from_static("firstclaim-kind"), &visible(call.kind));
-    set(HeaderName::from_static("firstclaim-delivery"), &visible(call.delivery));
+    set(
+        HeaderName::from_static("firstclaim-sender"),
+        &visible(call.sender),
+    );
+    set(
+        HeaderName::from_static("firstclaim-kind"),
+        &visible(call.kind),
+    );
+    set(
+        HeaderName::from_static("firstclaim-delivery"),
+        &visible(call.delivery),
+    );
     if let Some(traceparent) = call.trace.and_then(traceparent) {
         set(HeaderName::from_static("traceparent"), &traceparent);
     }
@@ -105,13 +117,19 @@ fn traceparent(header: &str) -> Option<String> {
     };
     let hex = |text: &str, length: usize| {
         text.len() == length
-            && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+            && text
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
             && text.bytes().any(|byte| byte != b'0')
     };
     let (time, random) = field("Root")?.strip_prefix("1-")?.split_once('-')?;
     let parent = field("Parent")?;
     let trace = format!("{time}{random}");
-    let flags = if field("Sampled") == Some("1") { "01" } else { "00" };
+    let flags = if field("Sampled") == Some("1") {
+        "01"
+    } else {
+        "00"
+    };
     (time.len() == 8 && hex(&trace, 32) && hex(parent, 16))
         .then(|| format!("00-{trace}-{parent}-{flags}"))
 }
@@ -127,7 +145,10 @@ mod tests {
         let long = Key::new("queue", "é".repeat(100_000))?;
         let encoded = encoded_key(&long);
         assert!(encoded.len() <= 3 * 1024, "{}", encoded.len());
-        assert_ne!(encoded, encoded_key(&Key::new("queue", "é".repeat(99_999))?));
+        assert_ne!(
+            encoded,
+            encoded_key(&Key::new("queue", "é".repeat(99_999))?)
+        );
         Ok(())
     }
 

@@ -72,9 +72,7 @@ impl Token {
         };
         let mut state = state.lock().await;
         let due = match (&state.token, state.tried) {
-            (Some((_, read)), Some(tried)) => {
-                now.since(*read) >= KEPT && now.since(tried) >= PAUSE
-            }
+            (Some((_, read)), Some(tried)) => now.since(*read) >= KEPT && now.since(tried) >= PAUSE,
             (None, Some(tried)) => now.since(tried) >= FIRST_PAUSE,
             (_, None) => true,
         };

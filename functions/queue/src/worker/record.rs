@@ -238,15 +238,16 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
     }
 
     /// The answer of a record whose key's record said what to do.
-    async fn answered(
-        &self,
-        message: &Message,
-        key: &Key,
-        outcome: Outcome<Applied>,
-    ) -> Ended {
+    async fn answered(&self, message: &Message, key: &Key, outcome: Outcome<Applied>) -> Ended {
         let attempt = outcome.attempt;
         let dead = |reason: Reason| {
-            letter(message, Some(key.as_str()), reason, reason.as_str(), Some(attempt))
+            letter(
+                message,
+                Some(key.as_str()),
+                reason,
+                reason.as_str(),
+                Some(attempt),
+            )
         };
         let name = outcome.name();
         let mut concerns_key = true;
@@ -297,8 +298,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             Some(wait) => Returned::after(wait),
             None => Returned::after_backoff(message.receives),
         };
-        let held = failure.ending == Ending::Unknown
-            && self.claims.config().policy == Policy::Hold;
+        let held = failure.ending == Ending::Unknown && self.claims.config().policy == Policy::Hold;
         let (outcome, settled) = match failure.ending {
             // The claim still stands and will lapse; the next receive waits for that.
             _ if !recorded => (outcome, Settled::Returned(Returned::AS_THE_QUEUE_SAYS)),
