@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use firstclaim::{Config, Policy};
 use reqwest::Url;
+use tracing_subscriber::EnvFilter;
 
 mod read;
 
@@ -41,6 +42,8 @@ pub struct Settings {
     /// `AWS_ENDPOINT_URL_SQS`, else `AWS_ENDPOINT_URL`: the base of queue URLs, where it is not
     /// AWS's own.
     pub sqs_endpoint: Option<String>,
+    /// `RUST_LOG`: what is logged. Default `info`.
+    pub log_filter: String,
 }
 
 /// Where and how the operation is applied.
@@ -126,6 +129,30 @@ impl fmt::Display for Faults {
 impl std::error::Error for Faults {}
 
 impl Settings {
+    /// Like [`read`](Self::read), for a process that is a Lambda function: that it is none is one
+    /// more fault.
+    ///
+    /// # Errors
+    ///
+    /// Every fault that there is, together.
+    pub fn read_in_lambda(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Faults> {
+        let missing = RUNTIME.into_iter().find(|name| lookup(name).is_none());
+        let outside = missing.map(|variable| Fault {
+            variable,
+            found: "is not set; this program runs in Lambda only (`firstclaim dev` runs its \
+                    handler on your machine)"
+                .to_owned(),
+        });
+        match (Self::read(lookup), outside) {
+            (settings, None) => settings,
+            (Ok(_), Some(fault)) => Err(Faults(vec![fault])),
+            (Err(mut faults), Some(fault)) => {
+                faults.0.push(fault);
+                Err(faults)
+            }
+        }
+    }
+
     /// Reads the settings through `lookup`, which returns a variable's value.
     ///
     /// # Errors
@@ -141,6 +168,10 @@ impl Settings {
         let sqs_endpoint = read
             .text("AWS_ENDPOINT_URL_SQS")
             .or_else(|| read.text("AWS_ENDPOINT_URL"));
+        let log_filter = read.optional("RUST_LOG", |text| match EnvFilter::try_new(text) {
+            Ok(_) => Ok(text.to_owned()),
+            Err(_) => Err("must be a log filter, such as info or queue=debug".to_owned()),
+        });
         for variable in ["THREADS_URL", "THREADS_TOKEN", "THREADS_TOKEN_SECRET_ARN"] {
             if read.text(variable).is_some() {
                 read.fault(variable, "threads are not supported yet; remove it");
@@ -154,11 +185,20 @@ impl Settings {
                 dead_letter_url,
                 concurrency: concurrency.unwrap_or(CONCURRENCY),
                 sqs_endpoint,
+                log_filter: log_filter.unwrap_or_else(|| "info".to_owned()),
             }),
             (_, _, faults) => Err(faults.unwrap_or(Faults(Vec::new()))),
         }
     }
 }
+
+/// What the Lambda runtime must find in the environment, in place of the panic that it ends with.
+const RUNTIME: [&str; 4] = [
+    "AWS_LAMBDA_RUNTIME_API",
+    "AWS_LAMBDA_FUNCTION_NAME",
+    "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+    "AWS_LAMBDA_FUNCTION_VERSION",
+];
 
 fn claims<L: Fn(&str) -> Option<String>>(read: &mut Reader<L>) -> Config {
     let default = Config::default();

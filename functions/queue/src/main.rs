@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use queue::Settings;
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main(flavor = "current_thread")]
@@ -23,14 +24,14 @@ async fn run() -> anyhow::Result<()> {
     let environment: HashMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let lookup = |name: &str| environment.get(name).cloned();
-    let filter = lookup("RUST_LOG").unwrap_or_else(|| "info".to_owned());
+    let settings = Settings::read_in_lambda(|name| environment.get(name).cloned())?;
     tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
-        .with_current_span(true)
         .with_span_list(false)
-        .with_env_filter(EnvFilter::try_new(filter).context("RUST_LOG: is no log filter")?)
+        .with_env_filter(EnvFilter::try_new(&settings.log_filter)?)
         .init();
-    Ok(queue::serve(lookup).await?)
+    queue::serve(settings)
+        .await
+        .context("the queue function can't serve")
 }

@@ -8,7 +8,7 @@ use firstclaim::{Claims, ConfigError};
 use lambda_runtime::{LambdaEvent, service_fn};
 use serde_json::Value;
 
-use crate::config::{Fault, Faults, Settings};
+use crate::config::Settings;
 use crate::queues::Sqs;
 use crate::target::{Target, TargetError};
 use crate::worker::Worker;
@@ -17,9 +17,6 @@ use crate::worker::Worker;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The environment has faults.
-    #[error("{0}")]
-    Faults(Faults),
     /// The settings don't fit together.
     #[error("the claims can't be configured so")]
     Config(#[from] ConfigError),
@@ -31,13 +28,12 @@ pub enum ServeError {
     Runtime(#[source] lambda_runtime::Error),
 }
 
-/// Serves invocations until the runtime ends. `lookup` returns a variable's value.
+/// Serves invocations until the runtime ends.
 ///
 /// # Errors
 ///
-/// See [`ServeError`]; faults of the environment are found before anything is called.
-pub async fn serve(lookup: impl Fn(&str) -> Option<String>) -> Result<(), ServeError> {
-    let settings = settings(&lookup).map_err(ServeError::Faults)?;
+/// See [`ServeError`].
+pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let sdk = sdk_config(Patience::default()).await;
     let store = DynamoDb::new(aws_sdk_dynamodb::Client::new(&sdk), settings.table);
     let claims = Claims::new(store, settings.claims)?;
@@ -55,21 +51,4 @@ pub async fn serve(lookup: impl Fn(&str) -> Option<String>) -> Result<(), ServeE
     lambda_runtime::run(service)
         .await
         .map_err(ServeError::Runtime)
-}
-
-/// The settings; outside Lambda that is a fault too, where the runtime would panic.
-fn settings(lookup: &impl Fn(&str) -> Option<String>) -> Result<Settings, Faults> {
-    let outside = lookup("AWS_LAMBDA_RUNTIME_API").is_none().then(|| Fault {
-        variable: "AWS_LAMBDA_RUNTIME_API",
-        found: "is not set; this program runs in Lambda (`firstclaim dev` runs its handler here)"
-            .to_owned(),
-    });
-    match (Settings::read(lookup), outside) {
-        (Ok(settings), None) => Ok(settings),
-        (Ok(_), Some(fault)) => Err(Faults(vec![fault])),
-        (Err(mut faults), outside) => {
-            faults.0.extend(outside);
-            Err(faults)
-        }
-    }
 }

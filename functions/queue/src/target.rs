@@ -248,6 +248,3 @@ fn failed(error: &reqwest::Error) -> Refusal {
         Refusal::unknown("reset", "the connection ended before the answer")
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -296,6 +296,3 @@ fn answer(records: &[Record], settled: &[OnceLock<Settled>]) -> BatchAnswer {
         batch_item_failures,
     }
 }
-
-#[cfg(test)]
-mod tests;
