@@ -27,7 +27,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::outcome::{Ending, Failure, Outcome, StoredFailure};
 use crate::protocol::{Decision, Request, Rule, Verdict, Write, decide_without};
-use crate::record::{Policy, Record};
+use crate::record::{Owner, Policy, Record};
 use crate::store::{Read, Store, StoreError, Written};
 use memory::ProcessMemory;
 
@@ -90,6 +90,7 @@ impl<S: Store> Claims<S> {
             fingerprint: None,
             activity: None,
             event: None,
+            owner: None,
             wait: Duration::ZERO,
             redelivered: false,
             claims: self.clone(),
@@ -250,6 +251,7 @@ pub struct Once<S> {
     fingerprint: Option<Fingerprint>,
     activity: Option<String>,
     event: Option<String>,
+    owner: Option<Owner>,
     wait: Duration,
     redelivered: bool,
 }
@@ -317,6 +319,13 @@ impl<S: Store> Once<S> {
     /// The id of the event that led here, for the record's origin.
     pub fn event(mut self, event: impl Into<String>) -> Self {
         self.event = Some(event.into());
+        self
+    }
+
+    /// Claims with this token in place of a new one: an execution that resumes re-enters the claim
+    /// that it made before, while its lease runs; anybody else is refused as ever.
+    pub fn owner(mut self, owner: Owner) -> Self {
+        self.owner = Some(owner);
         self
     }
 

@@ -71,7 +71,10 @@ impl<S: Store> Once<S> {
             id: self.key.stored(),
             // One token for this call and all its retries: a token minted anew would make the
             // caller a stranger to its own claim.
-            owner: self.claims.source.token(),
+            owner: match &self.owner {
+                Some(owner) => owner.clone(),
+                None => self.claims.source.token(),
+            },
             invocation: Invocation::current(),
             inspects,
             started,
@@ -175,8 +178,10 @@ impl<S: Store> Acquiring<S> {
     async fn lead(self, flight: Option<Flight>) -> Result<Claimed<S>, ClaimError> {
         let claims = self.once.claims.clone();
         if self.once.redelivered {
-            // Possibly older than the last write: only a final record is taken from it.
-            let seen = claims.store.read(&self.id, Read::Eventual).await?;
+            // Possibly older than the last write: only a final record is taken from it. A read that
+            // fails says nothing: the claim goes its own way.
+            let seen = claims.store.read(&self.id, Read::Eventual).await;
+            let seen = seen.unwrap_or(None);
             let request = Request::Acquire(self.terms(claims.now())?);
             if let Decision::Answer(verdict @ (Verdict::Final | Verdict::Mismatch)) =
                 claims.decide(seen.as_ref(), &request)
@@ -264,7 +269,7 @@ impl<S: Store> Acquiring<S> {
         let claims = &self.once.claims;
         let mut look = FIRST_LOOK;
         let mut seen = seen;
-        for round in 0_u8.. {
+        for round in 0_u32.. {
             let now = claims.now();
             if now >= self.patience {
                 break;
@@ -421,10 +426,8 @@ impl<S: Store> Acquiring<S> {
 
 /// Between half of `pause` and all of it, by the token and the round: waiters spread out, and a
 /// replayed schedule waits the same.
-fn jittered(pause: Duration, owner: &Owner, round: u8) -> Duration {
-    let spread = owner
-        .expose()
-        .bytes()
-        .fold(round, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
-    pause / 2 + pause.mul_f32(f32::from(spread) / 512.0)
+fn jittered(pause: Duration, owner: &Owner, round: u32) -> Duration {
+    let token = owner.expose().bytes().map(u32::from);
+    let spread = token.fold(round, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte)) % 256;
+    pause / 2 + pause * spread / 512
 }

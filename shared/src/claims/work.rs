@@ -30,6 +30,10 @@ const STEP_LIMIT: usize = 16 * 1024;
 /// The longest activity, in bytes.
 pub(super) const ACTIVITY_LIMIT: usize = 256;
 
+/// The longest values of all steps together, in bytes: the rest of DynamoDB's 400 KB is for the
+/// record itself and for its result.
+const STEPS_LIMIT: usize = 256 * 1024;
+
 /// How often a checkpoint is sent again when it stays unanswered.
 const TRIES: u32 = 4;
 
@@ -184,11 +188,7 @@ impl<S: Store> Work<S> {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, Failure<E>>>,
     {
-        if name.is_empty() || name.len() > NAME_LIMIT || name.chars().any(char::is_control) {
-            let error = StepError::Name(bounded(name, NAME_LIMIT));
-            return Err(Failure::permanent("step_name", error.into()));
-        }
-        let name = name.to_owned();
+        let name = named(name).map_err(|error| Failure::permanent("step_name", error.into()))?;
         let stored = self.0.live().checkpoints.get(&name).cloned();
         if let Some(text) = stored {
             return serde_json::from_str(&text).map_err(|source| {
@@ -202,7 +202,8 @@ impl<S: Store> Work<S> {
             return Err(Failure::unknown("lease_lost", StepError::Lost(name).into()));
         }
         let value = operation().await?;
-        let text = checked(&name, &value)
+        let text = self
+            .checked(&name, &value)
             .map_err(|error| Failure::permanent("step_value", error.into()))?;
         self.record_step(name, text)
             .await
@@ -216,11 +217,9 @@ impl<S: Store> Work<S> {
     ///
     /// See [`StepError`].
     pub async fn checkpoint<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StepError> {
-        if name.is_empty() || name.len() > NAME_LIMIT || name.chars().any(char::is_control) {
-            return Err(StepError::Name(bounded(name, NAME_LIMIT)));
-        }
-        let text = checked(name, value)?;
-        self.record_step(name.to_owned(), text).await
+        let name = named(name)?;
+        let text = self.checked(&name, value)?;
+        self.record_step(name, text).await
     }
 
     /// The checkpoints that are known, by name, as JSON text.
@@ -244,6 +243,24 @@ impl<S: Store> Work<S> {
             }),
         };
         self.0.send(write, None).await.map(drop)
+    }
+
+    /// A value as JSON text that the record has room for.
+    fn checked<T: Serialize>(&self, name: &str, value: &T) -> Result<String, StepError> {
+        let text = serde_json::to_string(value).map_err(|source| StepError::Unserialisable {
+            name: name.to_owned(),
+            source,
+        })?;
+        let others: usize = self.0.live().checkpoints.values().map(String::len).sum();
+        let limit = STEP_LIMIT.min(STEPS_LIMIT.saturating_sub(others));
+        if text.len() > limit {
+            return Err(StepError::TooLarge {
+                name: name.to_owned(),
+                bytes: text.len(),
+                limit,
+            });
+        }
+        Ok(text)
     }
 
     /// Sends a checkpoint, and the same again while it stays unanswered and time is left.
@@ -274,19 +291,11 @@ impl<S: Store> Work<S> {
     }
 }
 
-fn checked<T: Serialize>(name: &str, value: &T) -> Result<String, StepError> {
-    let text = serde_json::to_string(value).map_err(|source| StepError::Unserialisable {
-        name: name.to_owned(),
-        source,
-    })?;
-    if text.len() > STEP_LIMIT {
-        return Err(StepError::TooLarge {
-            name: name.to_owned(),
-            bytes: text.len(),
-            limit: STEP_LIMIT,
-        });
+fn named(name: &str) -> Result<String, StepError> {
+    if name.is_empty() || name.len() > NAME_LIMIT || name.chars().any(char::is_control) {
+        return Err(StepError::Name(bounded(name, NAME_LIMIT)));
     }
-    Ok(text)
+    Ok(name.to_owned())
 }
 
 /// See [`Work::downstream_key`]; for those who have the record and not the claim.

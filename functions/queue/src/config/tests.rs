@@ -14,7 +14,9 @@ fn faults(variables: &[(&str, &str)]) -> String {
     let mut all = variables.to_vec();
     all.push(("CLAIMS_TABLE", "claims"));
     all.push(("TARGET_URL", "https://target.example/apply"));
-    read(&all).map(|_| String::new()).unwrap_or_else(|faults| faults.to_string())
+    read(&all)
+        .map(|_| String::new())
+        .unwrap_or_else(|faults| faults.to_string())
 }
 
 #[test]
@@ -59,8 +61,16 @@ fn everything_can_be_set() {
     assert_eq!(settings.claims.min_remaining, Duration::from_secs(90));
     assert_eq!(settings.target.timeout, Duration::from_secs(300));
     assert_eq!(settings.concurrency, 100);
-    assert_eq!(settings.sqs_endpoint.as_deref(), Some("http://127.0.0.1:4566"));
-    let senders: Vec<_> = settings.target.senders.iter().map(|(name, url)| (name.as_str(), url.as_str())).collect();
+    assert_eq!(
+        settings.sqs_endpoint.as_deref(),
+        Some("http://127.0.0.1:4566")
+    );
+    let senders: Vec<_> = settings
+        .target
+        .senders
+        .iter()
+        .map(|(name, url)| (name.as_str(), url.as_str()))
+        .collect();
     assert_eq!(senders, [("github", "https://git.example/")]);
 }
 
@@ -100,7 +110,10 @@ fn all_faults_come_together_one_on_a_line() {
     );
     let lines = faults.to_string();
     assert_eq!(lines.lines().count(), named.len());
-    assert!(lines.starts_with("CLAIMS_TABLE: is required and not set\n"), "{lines}");
+    assert!(
+        lines.starts_with("CLAIMS_TABLE: is required and not set\n"),
+        "{lines}"
+    );
 }
 
 #[test]
@@ -152,7 +165,19 @@ fn durations_are_whole_numbers_with_a_unit() {
     assert_eq!(seconds("30m"), Ok(1800));
     assert_eq!(seconds("90s"), Ok(90));
     assert_eq!(seconds("0s"), Ok(0));
-    for wrong in ["", "s", "90", "-1s", "+1s", "1.5h", "1 h", "1w", "1é", "99999999999999999999d", "999999999999999999d"] {
+    for wrong in [
+        "",
+        "s",
+        "90",
+        "-1s",
+        "+1s",
+        "1.5h",
+        "1 h",
+        "1w",
+        "1é",
+        "99999999999999999999d",
+        "999999999999999999d",
+    ] {
         assert!(seconds(wrong).is_err(), "{wrong}");
     }
 }
@@ -161,10 +186,19 @@ fn durations_are_whole_numbers_with_a_unit() {
 fn no_fault_and_no_debug_quotes_a_secret() {
     let secret = "s3cr3t-value";
     for variables in [
-        [("TARGET_TOKEN", "s3cr3t-value\u{e9}"), ("TARGET_TOKEN_SECRET_ARN", "")],
+        [
+            ("TARGET_TOKEN", "s3cr3t-value\u{e9}"),
+            ("TARGET_TOKEN_SECRET_ARN", ""),
+        ],
         [("TARGET_TOKEN", secret), ("TARGET_TOKEN_SECRET_ARN", "arn")],
-        [("SENDERS", r#"{"github":"s3cr3t-value"}"#), ("TARGET_TOKEN", "")],
-        [("SENDERS", r#"{"github":{"target":"ftp://s3cr3t-value"}}"#), ("TARGET_TOKEN", "")],
+        [
+            ("SENDERS", r#"{"github":"s3cr3t-value"}"#),
+            ("TARGET_TOKEN", ""),
+        ],
+        [
+            ("SENDERS", r#"{"github":{"target":"ftp://s3cr3t-value"}}"#),
+            ("TARGET_TOKEN", ""),
+        ],
     ] {
         let faults = faults(&variables);
         assert!(!faults.is_empty() && !faults.contains(secret), "{faults}");
@@ -183,5 +217,8 @@ fn no_fault_and_no_debug_quotes_a_secret() {
 fn outside_lambda_that_is_a_fault_too() {
     let faults = Settings::read_in_lambda(|_| None).unwrap_err();
     let named: Vec<_> = faults.0.iter().map(|fault| fault.variable).collect();
-    assert_eq!(named, ["CLAIMS_TABLE", "TARGET_URL", "AWS_LAMBDA_RUNTIME_API"]);
+    assert_eq!(
+        named,
+        ["CLAIMS_TABLE", "TARGET_URL", "AWS_LAMBDA_RUNTIME_API"]
+    );
 }

@@ -57,7 +57,10 @@ fn a_foreign_message_brings_its_payload_or_itself() {
     assert_eq!(with.content_type, "application/json");
     assert_eq!(with.sender, "queue");
     assert_eq!(with.delivery, "m-1");
-    assert_eq!(with.fingerprint, Some(Fingerprint::of_bytes(br#"{"b":[1,2]}"#)));
+    assert_eq!(
+        with.fingerprint,
+        Some(Fingerprint::of_bytes(br#"{"b":[1,2]}"#))
+    );
     let without = decode("{\"key\":\"a\",\"n\":1}").unwrap();
     assert_eq!(without.body, b"{\"key\":\"a\",\"n\":1}");
     let null = decode("{\"key\":\"a\",\"payload\":null}").unwrap();
@@ -79,12 +82,18 @@ fn an_envelope_is_told_by_its_version() {
     assert_eq!(known.body, b"hello");
     assert_eq!(known.content_type, "text/plain");
     assert!(matches!(decode(&envelope("2")), Err(Undecoded::Version(2))));
-    assert!(matches!(decode("{\"v\":7,\"whatever\":1}"), Err(Undecoded::Version(7))));
+    assert!(matches!(
+        decode("{\"v\":7,\"whatever\":1}"),
+        Err(Undecoded::Version(7))
+    ));
     // A foreign message may have a `v` of its own that is no version number.
     let foreign = decode(&envelope("\"blue\"")).unwrap();
     assert_eq!(foreign.key.as_str(), "queue#github#x");
     // One that says it is an envelope and isn't is not taken for something else.
-    assert_eq!(decode("{\"v\":1,\"key\":\"a\"}").unwrap_err().code(), "bad_envelope");
+    assert_eq!(
+        decode("{\"v\":1,\"key\":\"a\"}").unwrap_err().code(),
+        "bad_envelope"
+    );
 }
 
 #[test]
@@ -98,7 +107,10 @@ fn a21_what_asks_for_nothing_says_why() {
         ("\"text\"", "not_an_object"),
         ("{\"key\":\"a\"} x", "not_an_object"),
         ("{}", "no_key"),
-        ("{\"Service\":\"Amazon S3\",\"Event\":\"s3:TestEvent\"}", "no_key"),
+        (
+            "{\"Service\":\"Amazon S3\",\"Event\":\"s3:TestEvent\"}",
+            "no_key",
+        ),
     ] {
         assert_eq!(decode(body).unwrap_err().code(), code, "{body}");
     }
