@@ -1,0 +1,110 @@
+//! What is said about a record.
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::sync::Once;
+
+use serde_json::Value;
+
+use crate::rig::{Plan, Rig, body, record};
+
+thread_local! {
+    /// What was logged on this thread, which is one test's own.
+    static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Logs of this process go to the tests that make them. Every rig asks for this before anything is
+/// logged: a subscriber that comes while others log can miss a place for good.
+pub(crate) fn listen() {
+    static LISTENING: Once = Once::new();
+    LISTENING.call_once(|| {
+        tracing_subscriber::fmt()
+            .json()
+            .flatten_event(true)
+            .with_writer(|| Lines)
+            .init();
+    });
+}
+
+struct Lines;
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LINES.with_borrow_mut(|lines| lines.extend_from_slice(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn each_record_is_one_event_with_key_attempt_outcome_and_answer() {
+    let rig = Rig::new(Plan::default()).await;
+    rig.handle(&[
+        record("a", &body("a", 200)),
+        record("b\u{7}\u{1b}[31m", &body("b", 503)),
+        record("c", &body("c", 422)),
+        record("d", "s3cr3t that is not json"),
+    ])
+    .await;
+    let text = String::from_utf8(LINES.take()).unwrap();
+    assert!(!text.contains("s3cr3t"), "a body is never logged: {text}");
+    assert!(!text.contains("\\u001b"), "no control characters: {text}");
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|event: &Value| event["target"] == "firstclaim::record")
+        .collect();
+    let told = |id: &str| {
+        let event = events
+            .iter()
+            .find(|event| event["message_id"] == id)
+            .unwrap();
+        assert!(event["ms"].is_u64());
+        assert_eq!(event["span"]["request_id"], "request-1");
+        ["outcome", "key", "attempt", "code", "answer"].map(|field| event[field].to_string())
+    };
+    assert_eq!(events.len(), 4, "{text}");
+    assert_eq!(
+        told("a"),
+        [
+            "\"performed\"",
+            "\"queue#a\"",
+            "1",
+            "null",
+            "\"acknowledged\""
+        ]
+    );
+    assert_eq!(
+        told("b\u{fffd}\u{fffd}[31m"),
+        [
+            "\"retryable\"",
+            "\"queue#b\"",
+            "1",
+            "\"target_503\"",
+            "\"returned\""
+        ]
+    );
+    assert_eq!(
+        told("c"),
+        [
+            "\"permanent\"",
+            "\"queue#c\"",
+            "1",
+            "\"target_422\"",
+            "\"dead_lettered\""
+        ]
+    );
+    assert_eq!(
+        told("d"),
+        [
+            "\"undecodable\"",
+            "null",
+            "null",
+            "\"not_an_object\"",
+            "\"dead_lettered\""
+        ]
+    );
+}

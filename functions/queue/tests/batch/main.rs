@@ -1,0 +1,12 @@
+//! The worker, fed with events as Lambda brings them: a store and queues in memory, and a target
+//! on a loopback socket that answers, hangs or breaks off.
+
+mod answers;
+mod batches;
+mod groups;
+mod logs;
+mod random;
+mod rig;
+mod samples;
+mod stub;
+mod target;
