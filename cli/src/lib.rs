@@ -3,4 +3,6 @@
 //! The parts of the local stack can be used on their own, in integration tests for example:
 //! [`dev::engine`] is an embedded DynamoDB, [`dev::sqs`] a local queue service.
 
+pub mod arguments;
 pub mod dev;
+pub mod escape;

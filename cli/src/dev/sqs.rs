@@ -20,7 +20,7 @@ use super::serving::Serving;
 
 mod actions;
 mod folder;
-mod message;
+pub(super) mod message;
 mod queue;
 
 pub use folder::FolderError;
@@ -174,15 +174,28 @@ impl Server {
     }
 
     /// A queue, to use it in this process.
-    #[must_use]
-    pub fn queue(&self, name: &str) -> Option<Queue> {
-        self.queues.by_name.get(name).cloned()
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::NoQueue`]: there is none of that name.
+    pub fn queue(&self, name: &str) -> Result<Queue, Refused> {
+        self.queues
+            .by_name
+            .get(name)
+            .cloned()
+            .ok_or(Refused::NoQueue)
     }
 
     /// Stops it. Long polls are cut off after a second.
     pub async fn stop(self) {
         self.serving.stop(Duration::from_secs(1)).await;
     }
+}
+
+/// The URL of the queue `name` on the server at `endpoint`.
+#[must_use]
+pub fn queue_url(endpoint: &str, name: &str) -> String {
+    format!("{endpoint}/{ACCOUNT}/{name}")
 }
 
 /// The queues of one server.
@@ -194,7 +207,7 @@ struct Queues {
 
 impl Queues {
     fn url(&self, name: &str) -> String {
-        format!("{}/{ACCOUNT}/{name}", self.endpoint)
+        queue_url(&self.endpoint, name)
     }
 }
 

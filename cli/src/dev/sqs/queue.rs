@@ -53,6 +53,14 @@ pub struct Count {
     pub delayed: usize,
 }
 
+impl Count {
+    /// All of them.
+    #[must_use]
+    pub fn all(self) -> usize {
+        self.visible + self.in_flight + self.delayed
+    }
+}
+
 /// Why a queue refuses a request; each has the service's own code.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

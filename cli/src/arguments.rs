@@ -1,0 +1,63 @@
+//! The arguments. Each command has a file of its own, with its options.
+
+use clap::{Parser, Subcommand};
+
+use crate::dev;
+
+/// The exit code for arguments that can't be read.
+pub const USAGE: u8 = 64;
+
+/// The same event arrives twice, and the work is done once.
+#[derive(Debug, Parser)]
+#[command(
+    name = "firstclaim",
+    version,
+    after_help = "Without a command, `dev` is run."
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the whole system on this machine: webhook, queue, worker, DynamoDB and a target
+    Dev(dev::Options),
+}
+
+impl Arguments {
+    /// The command, which is `dev` with its defaults where none is given.
+    #[must_use]
+    pub fn command(self) -> Command {
+        self.command
+            .unwrap_or_else(|| Command::Dev(dev::Options::default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_holds() {
+        Arguments::command_definition().debug_assert();
+    }
+
+    #[test]
+    fn no_command_is_dev_with_its_defaults() {
+        let parse = |arguments: &[&str]| Arguments::try_parse_from(arguments).unwrap().command();
+        let Command::Dev(without) = parse(&["firstclaim"]);
+        let Command::Dev(with) = parse(&["firstclaim", "dev"]);
+        assert_eq!(without, with);
+    }
+
+    impl Arguments {
+        fn command_definition() -> clap::Command {
+            <Self as CommandFactory>::command()
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Foreign text where a person reads it.
+
+use std::fmt::{self, Display, Write};
+
+/// Shows a text on a terminal without letting it act there: control characters, line and paragraph
+/// separators, and the characters that turn or hide text are written as `\u{…}`.
+///
+/// ```
+/// use firstclaim_cli::escape::Escaped;
+///
+/// assert_eq!(Escaped("order-1\u{1b}[2J").to_string(), r"order-1\u{1b}[2J");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<'a>(pub &'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                c if acts(c) => write!(f, "\\u{{{:x}}}", u32::from(c))?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a terminal or its font does something else than to show the character.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            // Zero width, and the marks, embeddings, overrides and isolates of direction.
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            // Tags.
+            | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_acts_on_a_terminal_gets_through() {
+        let hostile = "a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{7f}\u{202e}gnp.exe\u{200b}\u{2028}\u{feff}z";
+        let shown = Escaped(hostile).to_string();
+        assert_eq!(
+            shown,
+            r"a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{7f}\u{202e}gnp.exe\u{200b}\u{2028}\u{feff}z"
+        );
+    }
+
+    #[test]
+    fn what_people_write_stays_readable() {
+        for text in [
+            "token#order-1",
+            "h\u{e9}llo, \u{4e16}\u{754c} \u{1f980}",
+            r"C:\path",
+            "",
+        ] {
+            assert_eq!(Escaped(text).to_string(), text);
+        }
+    }
+}
