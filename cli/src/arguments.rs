@@ -30,7 +30,7 @@ pub enum Command {
 impl Arguments {
     /// The command, which is `dev` with its defaults where none is given.
     #[must_use]
-    pub fn command(self) -> Command {
+    pub fn chosen(self) -> Command {
         self.command
             .unwrap_or_else(|| Command::Dev(dev::Options::default()))
     }
@@ -44,20 +44,14 @@ mod tests {
 
     #[test]
     fn the_definition_holds() {
-        Arguments::command_definition().debug_assert();
+        Arguments::command().debug_assert();
     }
 
     #[test]
     fn no_command_is_dev_with_its_defaults() {
-        let parse = |arguments: &[&str]| Arguments::try_parse_from(arguments).unwrap().command();
+        let parse = |arguments: &[&str]| Arguments::try_parse_from(arguments).unwrap().chosen();
         let Command::Dev(without) = parse(&["firstclaim"]);
         let Command::Dev(with) = parse(&["firstclaim", "dev"]);
         assert_eq!(without, with);
-    }
-
-    impl Arguments {
-        fn command_definition() -> clap::Command {
-            <Self as CommandFactory>::command()
-        }
     }
 }

@@ -118,6 +118,17 @@ pub enum Error {
     /// The embedded DynamoDB can't be started.
     #[error(transparent)]
     Engine(#[from] engine::EngineError),
+    /// No DynamoDB answers.
+    #[error(
+        "no DynamoDB answers at {endpoint}; start it, or leave out --endpoint to use the embedded one"
+    )]
+    Unreachable {
+        /// The endpoint.
+        endpoint: String,
+        /// Why.
+        #[source]
+        source: engine::TableError,
+    },
     /// The table can't be used.
     #[error("the DynamoDB at {endpoint} can't be used")]
     Table {
@@ -152,10 +163,7 @@ impl Error {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Table {
-                source: engine::TableError::Unreachable { .. },
-                ..
-            } => 69,
+            Self::Unreachable { .. } => 69,
             _ => 1,
         }
     }

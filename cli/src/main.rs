@@ -22,10 +22,10 @@ fn main() -> ExitCode {
             };
         }
     };
-    match run(arguments.command()) {
+    match run(arguments.chosen()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let text = format!("{error:#}");
+            let text = one_line(&format!("{error:#}"));
             let _ = writeln!(std::io::stderr(), "firstclaim: {}", Escaped(&text));
             let code = error
                 .downcast_ref::<dev::Error>()
@@ -47,6 +47,12 @@ fn run(command: Command) -> anyhow::Result<()> {
     // Whatever still runs was given its time.
     runtime.shutdown_timeout(Duration::from_millis(500));
     Ok(done?)
+}
+
+/// Some of the causes below have several lines.
+fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.join("; ")
 }
 
 #[expect(

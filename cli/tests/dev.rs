@@ -113,6 +113,51 @@ fn a_queued_message_survives_a_kill() {
     assert_eq!(dev.effects(), 1);
 }
 
+#[test]
+fn what_runs_may_finish_before_the_end() {
+    let target = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}/apply", target.local_addr().unwrap());
+    let dev = Dev::start(&["--in-memory", "--target", &url]);
+    assert_eq!(exchange(&dev.webhook, &order("order-1")).status, 202);
+    let (mut applying, _) = target.accept().unwrap();
+    dev.signal("TERM");
+    dev.wait_for_line("Stopping");
+    applying
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        .unwrap();
+    let (status, lines) = dev.ended();
+    assert!(status.success(), "{status}");
+    assert!(
+        lines.iter().any(|line| line.contains("performed")),
+        "{lines:#?}"
+    );
+    assert_eq!(lines.last().unwrap(), "Stopped.");
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_nothing_is_lost() {
+    let target = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}/apply", target.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let dev = Dev::start(&["--data", data, "--target", &url]);
+    assert_eq!(exchange(&dev.webhook, &order("order-1")).status, 202);
+    let _applying = target.accept().unwrap();
+    dev.signal("INT");
+    dev.wait_for_line("Stopping");
+    let (_, lines) = dev.stop("INT");
+    assert_eq!(lines.last().unwrap(), "Ended at once.");
+
+    let dev = Dev::start(&["--data", data]);
+    assert!(
+        dev.lines()
+            .iter()
+            .any(|line| line.contains("1 queued message")),
+        "{:#?}",
+        dev.lines()
+    );
+}
+
 /// Whether the function has begun when the caller is gone is a matter of chance; either way the next
 /// try is accepted long before a lease could lapse.
 #[test]
@@ -405,14 +450,20 @@ impl Dev {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
 
-    /// Sends a signal, waits for the end, and returns all that was said.
-    fn stop(mut self, signal: &str) -> (ExitStatus, Vec<String>) {
+    fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill")
-            .args(["-s", signal, &pid])
-            .status()
-            .unwrap();
-        assert!(sent.success());
+        let sent = Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Sends a signal, waits for the end, and returns all that was said.
+    fn stop(self, signal: &str) -> (ExitStatus, Vec<String>) {
+        self.signal(signal);
+        self.ended()
+    }
+
+    /// Waits for the end, and returns all that was said.
+    fn ended(mut self) -> (ExitStatus, Vec<String>) {
         let end = Instant::now() + BOUND;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {

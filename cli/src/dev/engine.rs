@@ -53,8 +53,14 @@ pub struct Engine {
 #[non_exhaustive]
 pub enum EngineError {
     /// The data could not be opened.
-    #[error("the embedded DynamoDB could not open its data")]
-    Open(#[source] dynoxide::DynoxideError),
+    #[error("the embedded DynamoDB could not open its data, {place}; move that away to start anew")]
+    Open {
+        /// The file, or the memory.
+        place: String,
+        /// What is wrong with it.
+        #[source]
+        source: dynoxide::DynoxideError,
+    },
     /// No free port, or the listener is broken.
     #[error("the embedded DynamoDB could not listen")]
     Listen(#[source] std::io::Error),
@@ -79,11 +85,15 @@ impl Engine {
     ///
     /// See [`EngineError`].
     pub fn serve(listener: TcpListener, storage: Storage) -> Result<Self, EngineError> {
-        let database = match storage {
-            Storage::Memory => Database::memory(),
-            Storage::File(path) => Database::new(&path.to_string_lossy()),
-        }
-        .map_err(EngineError::Open)?;
+        let (place, database) = match storage {
+            Storage::Memory => ("in memory".to_owned(), Database::memory()),
+            Storage::File(path) => {
+                let place = path.to_string_lossy().into_owned();
+                let database = Database::new(&place);
+                (place, database)
+            }
+        };
+        let database = database.map_err(|source| EngineError::Open { place, source })?;
         let serving = Serving::spawn(listener, |listener, stopped| async move {
             let served = dynoxide::server::serve_with_shutdown(listener, database, stopped).await;
             if let Err(error) = served {

@@ -145,6 +145,7 @@ fn refused(webhook: Option<String>, queue: Option<String>, senders: &Senders) ->
             faults: of_senders.join("; "),
         }
         .into(),
-        _ => FunctionsError::Settings(others.join("; ")),
+        // Only an option can be the cause.
+        _ => FunctionsError::Settings(others.join("; ").replace("TARGET_URL:", "--target:")),
     }
 }

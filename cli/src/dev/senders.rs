@@ -1,6 +1,7 @@
 //! Who may send to the local stack: the senders' file, or one sender of each scheme with a secret
 //! that everybody knows.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -14,8 +15,8 @@ pub(super) const GITHUB: &str = "firstclaim-development-secret";
 /// The secret of the sender `standard`: `whsec_` and the Base64 of 30 bytes.
 pub(super) const STANDARD: &str = "whsec_Zmlyc3RjbGFpbS1kZXZlbG9wbWVudC1vbmx5ISEh";
 
-/// The senders of a local stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The senders of a local stack. Its `Debug` hides their secrets.
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Senders {
     /// What the functions get as `SENDERS`.
     pub(super) json: String,
@@ -113,6 +114,15 @@ impl Senders {
         let mut listed = self.listed.iter();
         let (name, _) = listed.find(|(_, scheme)| scheme == "token")?;
         Some(name)
+    }
+}
+
+impl fmt::Debug for Senders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Senders")
+            .field("listed", &self.listed)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
     }
 }
 

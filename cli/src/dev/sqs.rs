@@ -22,10 +22,12 @@ mod actions;
 mod folder;
 pub(super) mod message;
 mod queue;
+mod refused;
 
 pub use folder::FolderError;
 pub use message::{Attribute, Draft, Received};
-pub use queue::{Count, Queue, Refused};
+pub use queue::{Count, Queue};
+pub use refused::Refused;
 
 /// The account in queue URLs and ARNs.
 const ACCOUNT: &str = "000000000000";

@@ -11,7 +11,7 @@ use firstclaim::aws::{Patience, loopback_config, sdk_config};
 use firstclaim::clock::SystemSource;
 use tokio::net::TcpListener;
 
-use super::engine::{self, Engine, Missing};
+use super::engine::{self, Engine, Missing, TableError};
 use super::folder::Folder;
 use super::function::{Function, Invocations};
 use super::functions::Functions;
@@ -304,9 +304,12 @@ async fn check_engine(config: &SdkConfig, endpoint: &str) -> Result<(), Error> {
     };
     engine::prepare_table(&client, TABLE, missing)
         .await
-        .map_err(|source| Error::Table {
-            endpoint: endpoint.to_owned(),
-            source,
+        .map_err(|source| {
+            let endpoint = endpoint.to_owned();
+            match source {
+                TableError::Unreachable { .. } => Error::Unreachable { endpoint, source },
+                _ => Error::Table { endpoint, source },
+            }
         })?;
     Ok(engine::self_test(&client, TABLE).await?)
 }

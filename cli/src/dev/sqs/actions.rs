@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::Queues;
 use super::message::{Attribute, Draft, Received, attributes_digest, body_digest};
-use super::queue::{Queue, Refused};
+use super::queue::Queue;
+use super::refused::Refused;
 
 /// Answers one request.
 pub(super) async fn answer(queues: &Queues, action: &str, body: &[u8]) -> Result<Value, Refused> {

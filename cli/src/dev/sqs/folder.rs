@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::message::Message;
 
+/// The extension of a file that is still being written.
+const PART: &str = "part";
+
 /// The folder of one queue.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -49,8 +52,10 @@ impl Folder {
         let entries = fs::read_dir(&self.path).map_err(|source| io(&self.path, source))?;
         for entry in entries {
             let path = entry.map_err(|source| io(&self.path, source))?.path();
-            // Anything else is a write that was never confirmed, or not ours.
-            if let Some(number) = number_of(&path) {
+            if path.extension() == Some(OsStr::new(PART)) {
+                // A write that was cut off, and never confirmed.
+                fs::remove_file(&path).map_err(|source| io(&path, source))?;
+            } else if let Some(number) = number_of(&path) {
                 let text = fs::read(&path).map_err(|source| io(&path, source))?;
                 let message = serde_json::from_slice(&text)
                     .map_err(|source| FolderError::NoMessage { path, source })?;
@@ -64,7 +69,7 @@ impl Folder {
     /// that a process that is killed leaves the old state or the new one.
     pub(super) fn save(&self, number: u64, message: &Message) -> Result<(), FolderError> {
         let path = self.file(number);
-        let beside = path.with_extension("part");
+        let beside = path.with_extension(PART);
         // Only texts and numbers, and maps with text keys: serialising them can't fail.
         let text = serde_json::to_vec(message).unwrap_or_default();
         fs::write(&beside, text)

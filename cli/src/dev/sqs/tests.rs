@@ -380,6 +380,7 @@ async fn a_write_that_was_cut_off_is_no_message_and_a_spoilt_file_is_named() {
         .await
         .unwrap();
     assert_eq!(server.queue("work").unwrap().count(), Count::default());
+    assert!(files(&work).is_empty());
     std::fs::write(work.join("0000000000000007.json"), "{").unwrap();
     let error = Server::start(&[Settings::new("work")], &storage)
         .await
