@@ -6,7 +6,7 @@ use firstclaim::record::{RELEASED, SUSPENDED};
 use firstclaim::{Policy, Status};
 use queue::queues::Reason;
 
-use crate::rig::{Plan, Rig, answer_in_body, body, record, returned};
+use crate::rig::{Plan, Rig, answer_in_body, body, record, returned, target_at};
 use crate::stub::Reply;
 
 const PERMANENT: [u16; 5] = [400, 410, 413, 415, 422];
@@ -171,16 +171,14 @@ async fn a3_an_unknown_outcome_is_held_and_dead_lettered_under_hold() {
 #[tokio::test]
 async fn a_refused_connection_did_not_happen() {
     for policy in [Policy::Rerun, Policy::Hold] {
-        let mut rig = Rig::new(plan(policy, true)).await;
+        let rig = Rig::new(plan(policy, true)).await;
         // A port that was free a moment ago.
         let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", closed.local_addr().unwrap());
         drop(closed);
-        rig.stub.url = url;
-        let answer = rig
-            .cold()
-            .handle(rig.event(&[record("m", &body("k", 200))]))
-            .await;
+        let worker = rig.cold_to(target_at(&url, Duration::from_secs(5)));
+        let event = rig.event(&[record("m", &body("k", 200))]);
+        let answer = worker.handle(event).await;
         assert_eq!(answer.batch_item_failures.len(), 1);
         let kept = rig.record("queue#k").unwrap();
         assert_eq!(kept.lease, Some(RELEASED));

@@ -10,8 +10,7 @@ use firstclaim::{Policy, Record, Status, Store, StoreError};
 use queue::queues::Reason;
 use serde_json::{Value, json};
 
-use crate::rig::{Kept, NOW, Plan, RUN, Rig, answer_in_body, body, record, returned, worker};
-use crate::stub::Stub;
+use crate::rig::{Kept, NOW, Plan, RUN, Rig, body, record, returned, worker};
 
 #[tokio::test]
 async fn n25_each_kind_of_failure_alone_is_exactly_what_is_returned() {
@@ -425,11 +424,10 @@ impl Store for Hanging {
 #[tokio::test]
 async fn a_record_that_hangs_does_not_keep_the_answer_of_the_others() {
     let rig = Rig::new(Plan::default()).await;
-    let stub = Stub::new(answer_in_body).await;
     let store = Hanging(Memory::new());
     let queues = Kept::default();
-    let timeout = Duration::from_secs(5);
-    let hanging = worker(&stub, &rig.source, &store, &queues, &rig.config, timeout);
+    let target = rig.target.clone();
+    let hanging = worker(target, &rig.source, &store, &queues, &rig.config);
     let records = json!({"Records": [
         record("a", &body("a", 200)),
         record("h", &body("hangs", 200)),

@@ -1,11 +1,16 @@
 //! Random batches: nothing is lost, nothing is returned that was not there, order is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use queue::Target;
 use serde_json::{Value, json};
 
-use crate::rig::{Plan, Rig, body, fifo, record};
+use crate::rig::{Plan, Rig, answer_in_body, body, fifo, record, target_at};
+use crate::stub::Stub;
 
 #[derive(Clone, Debug)]
 struct Planned {
@@ -65,6 +70,7 @@ fn event(at: usize, planned: &Planned, ordered: bool) -> Value {
 }
 
 async fn check(
+    (stub, target): &(Arc<Stub>, Target),
     batch: &[Planned],
     ordered: bool,
     dead_letters: bool,
@@ -75,12 +81,13 @@ async fn check(
     } else {
         firstclaim::Policy::Rerun
     };
-    let rig = Rig::new(Plan {
+    let plan = Plan {
         policy,
         dead_letters,
         ..Plan::default()
-    })
-    .await;
+    };
+    stub.forget();
+    let rig = Rig::over(&plan, Arc::clone(stub), target.clone());
     let events: Vec<_> = batch
         .iter()
         .enumerate()
@@ -179,20 +186,31 @@ async fn check(
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn p92_n25_nothing_of_a_batch_is_lost(
-        batch in prop::collection::vec(planned(), 0..12),
-        ordered: bool,
-        dead_letters: bool,
-        hold: bool,
-    ) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| TestCaseError::fail(error.to_string()))?;
-        runtime.block_on(check(&batch, ordered, dead_letters, hold))?;
-    }
+#[test]
+fn p92_n25_nothing_of_a_batch_is_lost() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let server = runtime.block_on(async {
+        let stub = Arc::new(Stub::new(answer_in_body).await);
+        let target = target_at(&stub.url, Duration::from_secs(5));
+        (stub, target)
+    });
+    let config = ProptestConfig {
+        cases: 512,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let batches = (
+        prop::collection::vec(planned(), 0..12),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+    );
+    TestRunner::new(config)
+        .run(&batches, |(batch, ordered, dead_letters, hold)| {
+            runtime.block_on(check(&server, &batch, ordered, dead_letters, hold))
+        })
+        .unwrap();
 }

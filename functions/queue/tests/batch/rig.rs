@@ -120,7 +120,8 @@ pub(crate) struct Rig {
     pub(crate) memory: Memory,
     pub(crate) store: Failing<Memory>,
     pub(crate) queues: Kept,
-    pub(crate) stub: Stub,
+    pub(crate) stub: Arc<Stub>,
+    pub(crate) target: Target,
     pub(crate) worker: Worker<Failing<Memory>, Kept>,
     pub(crate) config: Config,
 }
@@ -155,8 +156,13 @@ impl Rig {
         plan: Plan,
         reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
     ) -> Self {
-        crate::logs::listen();
-        let stub = Stub::new(reply).await;
+        let stub = Arc::new(Stub::new(reply).await);
+        let target = target_at(&stub.url, plan.timeout);
+        Self::over(&plan, stub, target)
+    }
+
+    /// A rig over a server and a client that were made before.
+    pub(crate) fn over(plan: &Plan, stub: Arc<Stub>, target: Target) -> Self {
         let source = ManualSource::at(NOW);
         let memory = Memory::new();
         let store = Failing::new(memory.clone());
@@ -171,13 +177,14 @@ impl Rig {
             min_remaining: plan.min_remaining,
             ..Config::default()
         };
-        let worker = worker(&stub, &source, &store, &queues, &config, plan.timeout);
+        let worker = worker(target.clone(), &source, &store, &queues, &config);
         Self {
             source,
             memory,
             store,
             queues,
             stub,
+            target,
             worker,
             config,
         }
@@ -185,9 +192,13 @@ impl Rig {
 
     /// Another process over the same store and queues.
     pub(crate) fn cold(&self) -> Worker<Failing<Memory>, Kept> {
-        let timeout = Duration::from_secs(5);
+        self.cold_to(self.target.clone())
+    }
+
+    /// Another process that calls another target.
+    pub(crate) fn cold_to(&self, target: Target) -> Worker<Failing<Memory>, Kept> {
         let (source, store, queues) = (&self.source, &self.store, &self.queues);
-        worker(&self.stub, source, store, queues, &self.config, timeout)
+        worker(target, source, store, queues, &self.config)
     }
 
     pub(crate) fn event(&self, records: &[Value]) -> LambdaEvent<Value> {
@@ -222,21 +233,24 @@ impl Rig {
     }
 }
 
+/// A client for one target.
+pub(crate) fn target_at(url: &str, timeout: Duration) -> Target {
+    crate::logs::listen();
+    let mut settings = TargetSettings::to(url.parse().unwrap());
+    settings.timeout = timeout;
+    Target::new(settings, &aws_config::SdkConfig::builder().build()).unwrap()
+}
+
 pub(crate) fn worker<S: Store>(
-    stub: &Stub,
+    target: Target,
     source: &ManualSource,
     store: &S,
     queues: &Kept,
     config: &Config,
-    timeout: Duration,
 ) -> Worker<S, Kept> {
     let claims = Claims::new(store.clone(), config.clone())
         .unwrap()
         .with_source(source.clone());
-    let mut settings = TargetSettings::to(stub.url.parse().unwrap());
-    settings.timeout = timeout;
-    let sdk = aws_config::SdkConfig::builder().build();
-    let target = Target::new(settings, &sdk).unwrap();
     Worker::new(claims, queues.clone(), target, 10)
 }
 

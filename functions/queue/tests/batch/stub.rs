@@ -82,6 +82,10 @@ impl Stub {
         Self { url, seen, serving }
     }
 
+    pub(crate) fn forget(&self) {
+        self.seen.lock().unwrap().clear();
+    }
+
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
