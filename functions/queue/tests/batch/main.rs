@@ -8,5 +8,6 @@ mod logs;
 mod random;
 mod rig;
 mod samples;
+mod sqs;
 mod stub;
 mod target;
