@@ -109,7 +109,9 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
     /// The invocation's deadline is the lease of what is claimed.
     pub async fn handle(&self, event: LambdaEvent<Value>) -> Response {
         let invocation = Invocation::from(&event.context);
-        invocation.scope(self.answer(event.payload)).await
+        // On the heap: the states of all calls below make a large future, which a caller would carry
+        // in each of its own.
+        invocation.scope(Box::pin(self.answer(event.payload))).await
     }
 
     async fn answer(&self, event: Value) -> Response {

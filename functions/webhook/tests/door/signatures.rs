@@ -1,0 +1,275 @@
+//! Who is believed: the signatures that the senders' own libraries make, and their variants.
+
+use firstclaim::clock::EpochMillis;
+use serde_json::json;
+
+use crate::bench::{Bench, Request, problem, sample, secret, vectors};
+
+/// Schemes whose samples are judged here.
+const SCHEMES: [&str; 3] = ["github", "standard", "token"];
+
+fn scheme(file: &str) -> &str {
+    file.split('/').next().unwrap()
+}
+
+#[tokio::test]
+async fn deliveries_of_the_senders_own_libraries_are_accepted() {
+    let vectors = vectors();
+    let mut judged = 0;
+    for vector in vectors["vectors"].as_array().unwrap() {
+        let file = vector["file"].as_str().unwrap();
+        if !SCHEMES.contains(&scheme(file)) || file.contains("ed25519") {
+            continue;
+        }
+        assert_eq!(vector["expect"], "accept", "{file}");
+        let bench = Bench::new();
+        let response = bench.send(&Request::of(file)).await;
+        assert_eq!(response.status_code, 202, "{file}: {}", response.body);
+        assert_eq!(bench.queue.messages().len(), 1, "{file}");
+        judged += 1;
+    }
+    assert_eq!(judged, 15);
+}
+
+#[tokio::test]
+async fn gitlab_signing_tokens_are_standard_webhooks() {
+    let bench = Bench::new();
+    let request = Request::of("gitlab/note.signing-token.json").to("/webhooks/standard");
+    assert_eq!(bench.send(&request).await.status_code, 202);
+}
+
+#[tokio::test]
+async fn ed25519_alone_is_refused_while_only_an_hmac_secret_is_configured() {
+    let bench = Bench::new();
+    let response = bench
+        .send(&Request::of("standard/user.created.ed25519.json"))
+        .await;
+    assert_eq!(response.status_code, 401);
+}
+
+#[tokio::test]
+async fn variants_are_judged_as_documented() {
+    let vectors = vectors();
+    let mut judged = 0;
+    for variant in vectors["variants"].as_array().unwrap() {
+        let file = variant["file"].as_str().unwrap();
+        if !SCHEMES.contains(&scheme(file)) {
+            continue;
+        }
+        let bench = Bench::new();
+        let mut request = Request::unsigned(file).with_all(&variant["headers"]);
+        if let Some(body) = variant["body_base64"].as_str() {
+            use base64::Engine;
+            let bytes = base64::engine::general_purpose::STANDARD.decode(body);
+            request = request.body(bytes.unwrap());
+        }
+        let response = bench.send(&request).await;
+        let accepted = variant["ours"] == "accept";
+        let status = if accepted { 202 } else { 401 };
+        assert_eq!(response.status_code, status, "{file}: {}", variant["case"]);
+        if !accepted {
+            assert_eq!(problem(&response), "unauthorized");
+            assert!(response.headers.contains_key("www-authenticate"));
+            assert_eq!(bench.store.calls(), 0);
+            assert!(bench.queue.messages().is_empty());
+        }
+        judged += 1;
+    }
+    assert_eq!(judged, 19);
+}
+
+#[tokio::test]
+async fn answers_known_from_the_senders_documentation() {
+    let vectors = vectors();
+    let known = vectors["known_answers"].as_array().unwrap();
+    let mut judged = 0;
+    for answer in known {
+        let secret = answer["secret"].as_str().unwrap();
+        let scheme = answer["scheme"].as_str().unwrap();
+        if !SCHEMES.contains(&scheme) || secret.starts_with("whpk_") {
+            continue;
+        }
+        let senders = json!({"sender": {"scheme": scheme, "secrets": [secret]}});
+        let bench = Bench::with_senders(&senders);
+        let header = answer["header"].as_str().unwrap();
+        let mut request = Request::new("POST", "/webhooks/sender")
+            .body(answer["body"].as_str().unwrap())
+            .with("x-github-delivery", "delivery-1")
+            .with("x-hub-signature-256", header);
+        if let Some(seconds) = answer["timestamp"].as_i64() {
+            bench.clock.set(EpochMillis(seconds * 1000));
+            request = request
+                .with("webhook-id", answer["id"].as_str().unwrap())
+                .with("webhook-timestamp", &seconds.to_string())
+                .with("webhook-signature", header);
+        }
+        assert_eq!(bench.send(&request).await.status_code, 202, "{scheme}");
+        judged += 1;
+    }
+    assert_eq!(judged, 2);
+}
+
+#[tokio::test]
+async fn a_time_stamp_may_be_300_seconds_off_to_either_side() {
+    let now = vectors()["now"].as_i64().unwrap();
+    for (offset, status) in [(-301, 401), (-300, 202), (0, 202), (300, 202), (301, 401)] {
+        let bench = Bench::new();
+        let request = Request::unsigned("standard/user.created.json")
+            .signed_standard("msg_1", &(now + offset).to_string());
+        assert_eq!(bench.send(&request).await.status_code, status, "{offset}");
+    }
+}
+
+#[tokio::test]
+async fn ids_and_time_stamps_cannot_move_the_dots() {
+    let now = vectors()["now"].to_string();
+    let odd = [
+        ("msg.1", now.clone()),
+        ("", now.clone()),
+        ("msg_1", format!("{now}.0")),
+        ("msg_1", format!(" {now}")),
+        ("msg_1", format!("+{now}")),
+        ("msg_1", format!("{now} ")),
+        ("msg_1", format!("00{now}")),
+        ("msg_1", String::new()),
+    ];
+    for (id, timestamp) in odd {
+        let bench = Bench::new();
+        let request =
+            Request::unsigned("standard/user.created.json").signed_standard(id, &timestamp);
+        let response = bench.send(&request).await;
+        assert_eq!(response.status_code, 401, "{id:?} {timestamp:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_configured_secret_is_tried() {
+    let secrets = ["an-older-secret-0123456789".to_owned(), secret("github")];
+    for secrets in [&secrets[..], &[secrets[1].clone(), secrets[0].clone()]] {
+        let senders = json!({"github": {"scheme": "github", "secrets": secrets}});
+        let bench = Bench::with_senders(&senders);
+        let response = bench.send(&Request::of("github/push.json")).await;
+        assert_eq!(response.status_code, 202);
+    }
+}
+
+#[tokio::test]
+async fn n14_headers_of_another_scheme_change_nothing() {
+    let bench = Bench::new();
+    let plain = Request::of("standard/user.created.json");
+    let first = bench.send(&plain).await;
+    let forged = plain
+        .with("x-github-delivery", "forged")
+        .with("x-github-event", "push")
+        .with("idempotency-key", "forged")
+        .with("svix-id", "forged");
+    let second = bench.send(&forged).await;
+    assert_eq!(first.body, second.body);
+    assert_eq!(second.headers["idempotent-replayed"], "true");
+    let key = "standard#msg_2KWPBgLlAfxdpx2AI54pPJ85f4W";
+    assert_eq!(bench.queue.keys()[0].as_str(), key);
+}
+
+#[tokio::test]
+async fn both_names_of_the_standard_headers_are_one_delivery() {
+    let bench = Bench::new();
+    let first = bench.send(&Request::of("standard/user.created.json")).await;
+    let second = bench
+        .send(&Request::of("standard/user.created.svix.json"))
+        .await;
+    assert_eq!(first.body, second.body);
+    assert_eq!(bench.queue.messages().len(), 1);
+}
+
+#[tokio::test]
+async fn n16_a_decoded_and_a_raw_secret_both_verify() {
+    let decoded = secret("standard");
+    let raw = "whsec_an-older-secret-that-is-the-key-as-text";
+    let senders = json!({
+        "standard": {"scheme": "standard", "secrets": [decoded, format!("raw:{raw}")]},
+    });
+    let bench = Bench::with_senders(&senders);
+    let request = Request::of("standard/user.created.json");
+    assert_eq!(bench.send(&request).await.status_code, 202);
+
+    use base64::Engine;
+    let now = vectors()["now"].to_string();
+    let parts: [&[u8]; 5] = [b"msg_raw", b".", now.as_bytes(), b".", &request.body];
+    let mac = crate::bench::mac(raw.as_bytes(), &parts);
+    let signature = base64::engine::general_purpose::STANDARD.encode(mac);
+    let request = request
+        .with("webhook-id", "msg_raw")
+        .with("webhook-timestamp", &now)
+        .with("webhook-signature", &format!("v1,{signature}"));
+    assert_eq!(bench.send(&request).await.status_code, 202);
+}
+
+#[tokio::test]
+async fn n17_malformed_signatures_are_refused_and_the_next_good_one_is_not() {
+    let bench = Bench::new();
+    let schemes = [
+        ("github/ping.json", "x-hub-signature-256", "sha256="),
+        ("standard/user.created.json", "webhook-signature", "v1,"),
+        ("token/operation.json", "authorization", "Bearer "),
+    ];
+    for (file, header, prefix) in schemes {
+        let good = Request::of(file);
+        let lengths = (0..=200).map(|length| "a".repeat(length));
+        let odd = [
+            "ü".repeat(32),
+            "💥".repeat(16),
+            "a\u{0}b".to_owned(),
+            "a".repeat(2 << 20),
+        ];
+        let many = std::iter::once(format!("{prefix}AAAA ").repeat(100_000));
+        for text in lengths.chain(odd).chain(many) {
+            for value in [text.clone(), format!("{prefix}{text}")] {
+                let response = bench.send(&good.clone().with(header, &value)).await;
+                assert_eq!(response.status_code, 401, "{file} {} bytes", value.len());
+            }
+        }
+        assert_eq!(bench.store.calls(), 0);
+    }
+    for (file, ..) in schemes {
+        assert_eq!(
+            bench.send(&Request::of(file)).await.status_code,
+            202,
+            "{file}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_base64_is_not_verified() {
+    for file in ["github/ping.json", "token/operation.json"] {
+        let bench = Bench::new();
+        let mut event = Request::of(file).event();
+        event["body"] = json!("%%%");
+        event["isBase64Encoded"] = json!(true);
+        assert_eq!(bench.event(event).await.status_code, 401);
+        assert_eq!(bench.store.calls(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_signature_header_that_a_gateway_joined_is_refused() {
+    let bench = Bench::new();
+    let event = sample("lambda/http-api.duplicate-signature-header.json");
+    assert_eq!(bench.event(event).await.status_code, 401);
+}
+
+#[tokio::test]
+async fn a_bearer_token_may_be_announced_in_any_case() {
+    let bench = Bench::new();
+    let token = secret("token");
+    for (value, status) in [
+        (format!("bearer {token}"), 202),
+        (format!("BEARER {token}"), 202),
+        (format!("Bearer  {token}"), 401),
+        (format!("Basic {token}"), 401),
+        (token, 401),
+    ] {
+        let request = Request::operation("key", "{}").with("authorization", &value);
+        assert_eq!(bench.send(&request).await.status_code, status, "{value}");
+    }
+}
