@@ -4,7 +4,7 @@
 //! and applied to the [`target`] by the [`Worker`], and answered in a [`BatchAnswer`]; what can't
 //! succeed goes to the dead-letter [queue](queues).
 //!
-//! The same [`Worker`] runs in Lambda (`main.rs`, [`serve`]) and in the local stack.
+//! The same [`Worker`] runs in Lambda (`main.rs`, [`serve()`]) and in the local stack.
 
 pub mod config;
 pub mod queues;

@@ -39,7 +39,8 @@ pub(crate) enum Undecoded {
     NoKey,
     #[error("the message's `key` is no text, number or boolean that can be a key")]
     BadKey(#[source] Option<KeyError>),
-    #[error("the envelope can't be read")]
+    /// Displayed by its place alone: the parser's message can quote what stands there.
+    #[error("the envelope can't be read: {}", place(.0))]
     Envelope(#[source] EnvelopeError),
 }
 
@@ -54,6 +55,15 @@ impl Undecoded {
             Self::BadKey(_) => "bad_key",
             Self::Envelope(_) => "bad_envelope",
         }
+    }
+}
+
+fn place(error: &EnvelopeError) -> String {
+    match error {
+        EnvelopeError::Shape(error) => format!("line {}, column {}", error.line(), error.column()),
+        EnvelopeError::Field { field, .. } => format!("field `{field}`"),
+        EnvelopeError::Key(_) => "field `key`".to_owned(),
+        _ => "unknown".to_owned(),
     }
 }
 

@@ -139,7 +139,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         tracing::warn!(
             target: "firstclaim::batch",
             message_id = message.id.as_deref().map(printable).as_deref(),
-            cause = chain(error),
+            cause = error.to_string(),
             "the message can't be decoded",
         );
         let settled = match error {

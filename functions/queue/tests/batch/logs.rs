@@ -47,6 +47,10 @@ async fn each_record_is_one_event_with_key_attempt_outcome_and_answer() {
         record("b\u{7}\u{1b}[31m", &body("b", 503)),
         record("c", &body("c", 422)),
         record("d", "s3cr3t that is not json"),
+        record(
+            "e",
+            "{\"v\":1,\"key\":\"a#b\",\"sender\":\"a\",\"thread\":\"s3cr3t\"}",
+        ),
     ])
     .await;
     let text = String::from_utf8(LINES.take()).unwrap();
@@ -66,7 +70,7 @@ async fn each_record_is_one_event_with_key_attempt_outcome_and_answer() {
         assert_eq!(event["span"]["request_id"], "request-1");
         ["outcome", "key", "attempt", "code", "answer"].map(|field| event[field].to_string())
     };
-    assert_eq!(events.len(), 4, "{text}");
+    assert_eq!(events.len(), 5, "{text}");
     assert_eq!(
         told("a"),
         [
