@@ -229,6 +229,7 @@ async fn p4_p9_times_stand_in_their_units(lab: &Lab) -> anyhow::Result<()> {
         .claim()
         .await?;
     ensure!(matches!(claimed, Claimed::Held(_)), "{claimed:?}");
+    drop(claimed);
     let client = Engine::client_without_retries(lab.suite.engine.endpoint()).await;
     let output = client
         .get_item()

@@ -1,37 +1,25 @@
 //! The DynamoDB engine of a run: embedded in the process and spoken to over HTTP, or any endpoint.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TableStatus,
-    TimeToLiveSpecification,
-};
 use firstclaim::aws::{Patience, loopback_config};
-use firstclaim::store::dynamodb::DynamoDb;
-use firstclaim::{Claimed, Claims, Config, Key};
-use futures_util::future::join_all;
-use tokio::net::TcpListener;
-
-use crate::poll;
+use firstclaim_cli::dev::engine::{
+    Engine as Embedded, Missing, SELF_TEST_CLAIMS, SelfTestError, Storage, prepare_table, self_test,
+};
 
 /// How many rounds the self test has.
 const ROUNDS: usize = 20;
-
-/// How many claims race in one round.
-const CLAIMS: usize = 50;
-
-/// Longer than the self test takes.
-const LEASE: Duration = Duration::from_secs(60);
 
 /// A DynamoDB endpoint.
 #[derive(Clone, Debug)]
 pub struct Engine {
     endpoint: Arc<str>,
     name: Arc<str>,
+    /// Serves for as long as somebody holds it.
+    _embedded: Option<Arc<Embedded>>,
 }
 
 /// What the self test found.
@@ -49,7 +37,7 @@ pub enum SelfTest {
 }
 
 impl Engine {
-    /// The engine at `endpoint`, or an embedded one that lives as long as the process.
+    /// The engine at `endpoint`, or an embedded one that lives as long as the value's clones.
     ///
     /// # Errors
     ///
@@ -57,19 +45,13 @@ impl Engine {
     pub async fn start(endpoint: Option<String>) -> anyhow::Result<Self> {
         if let Some(endpoint) = endpoint {
             let name = Arc::from(endpoint.as_str());
-            return Ok(Self {
-                endpoint: Arc::from(endpoint),
-                name,
-            });
+            return Ok(Self { endpoint: Arc::from(endpoint), name, _embedded: None });
         }
-        let database = dynoxide::Database::memory().context("the embedded engine")?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let endpoint = format!("http://{}", listener.local_addr()?);
-        // Serving never ends by itself, and with the process there is nothing left to keep.
-        tokio::spawn(dynoxide::server::serve_on(listener, database));
+        let embedded = Embedded::start(Storage::Memory).await?;
         Ok(Self {
-            endpoint: Arc::from(endpoint),
+            endpoint: Arc::from(embedded.endpoint()),
             name: Arc::from("dynoxide-rs (embedded)"),
+            _embedded: Some(Arc::new(embedded)),
         })
     }
 
@@ -85,7 +67,7 @@ impl Engine {
         Self::client_with(endpoint, Patience::default()).await
     }
 
-    /// A client that sends each call once.
+    /// A client that sends each call once and waits long: for what a test itself does.
     pub async fn client_without_retries(endpoint: &str) -> Client {
         let patience = Patience {
             attempts: 1,
@@ -107,43 +89,7 @@ impl Engine {
     pub async fn create_table(&self) -> anyhow::Result<String> {
         let client = Self::client_without_retries(&self.endpoint).await;
         let table = format!("firstclaim-test-{}", uuid::Uuid::new_v4().simple());
-        client
-            .create_table()
-            .table_name(&table)
-            .billing_mode(BillingMode::PayPerRequest)
-            .attribute_definitions(
-                AttributeDefinition::builder()
-                    .attribute_name("id")
-                    .attribute_type(ScalarAttributeType::S)
-                    .build()?,
-            )
-            .key_schema(
-                KeySchemaElement::builder()
-                    .attribute_name("id")
-                    .key_type(KeyType::Hash)
-                    .build()?,
-            )
-            .send()
-            .await
-            .context("the table could not be created")?;
-        poll::until("an active table", Duration::from_secs(60), async || {
-            let described = client.describe_table().table_name(&table).send().await?;
-            let status = described.table().and_then(|table| table.table_status());
-            Ok((status == Some(&TableStatus::Active)).then_some(()))
-        })
-        .await?;
-        client
-            .update_time_to_live()
-            .table_name(&table)
-            .time_to_live_specification(
-                TimeToLiveSpecification::builder()
-                    .attribute_name("expiration")
-                    .enabled(true)
-                    .build()?,
-            )
-            .send()
-            .await
-            .context("TTL could not be switched on")?;
+        prepare_table(&client, &table, Missing::Create).await?;
         Ok(table)
     }
 
@@ -165,30 +111,20 @@ impl Engine {
     /// The engine did not answer.
     pub async fn self_test(&self) -> anyhow::Result<SelfTest> {
         let table = self.create_table().await?;
-        let store = DynamoDb::new(Self::client_without_retries(&self.endpoint).await, &table);
-        let claims = Claims::new(store, Config::default())?;
+        let client = Self::client_without_retries(&self.endpoint).await;
         let mut verdict = SelfTest::OneWinnerEach;
         for round in 1..=ROUNDS {
-            let key = Key::new("self-test", round.to_string())?;
-            let winners = Self::race(&claims, &key).await?;
-            if winners != 1 {
-                verdict = SelfTest::Failed { round, winners };
-                break;
+            match self_test(&client, &table).await {
+                Ok(()) => {}
+                Err(SelfTestError::Winners { winners }) => {
+                    verdict = SelfTest::Failed { round, winners };
+                    break;
+                }
+                Err(error) => return Err(error).context("the engine did not answer"),
             }
         }
         self.delete_table(&table).await?;
         Ok(verdict)
-    }
-
-    async fn race(claims: &Claims<DynamoDb>, key: &Key) -> anyhow::Result<usize> {
-        let racing = (0..CLAIMS).map(|_| claims.once(key.clone()).lease(LEASE).claim());
-        let mut winners = 0;
-        for claimed in join_all(racing).await {
-            if matches!(claimed?, Claimed::Held(_)) {
-                winners += 1;
-            }
-        }
-        Ok(winners)
     }
 
     /// The suite's last line.
@@ -196,12 +132,13 @@ impl Engine {
     pub fn report(&self, verdict: &SelfTest) -> String {
         match verdict {
             SelfTest::OneWinnerEach => format!(
-                "engine: {}, self test: {ROUNDS} rounds of {CLAIMS} claims, one winner each",
+                "engine: {}, self test: {ROUNDS} rounds of {SELF_TEST_CLAIMS} claims, one winner \
+                 each",
                 self.name
             ),
             SelfTest::Failed { round, winners } => format!(
-                "engine: {}, self test FAILED: {winners} winners of {CLAIMS} claims in round \
-                 {round}; the race tests were refused",
+                "engine: {}, self test FAILED: {winners} winners of {SELF_TEST_CLAIMS} claims in \
+                 round {round}; the race tests were refused",
                 self.name
             ),
         }

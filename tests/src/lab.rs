@@ -251,27 +251,27 @@ impl Lab {
         Process::refused(function, &binary, variables, self.log.clone()).await
     }
 
-    /// Feeds the work queue to `workers` until it is empty, batches of ten in turn.
+    /// Feeds the work queue to `workers`, all at once and in batches of ten, until it is empty.
     ///
     /// # Errors
     ///
     /// A worker failed, or messages keep coming back.
     pub async fn drain(&self, workers: &[Process]) -> anyhow::Result<()> {
-        for round in 0..DRAIN_LIMIT {
-            let batch = self.queues.receive(WORK, 10);
-            if batch.messages.is_empty() {
+        for _ in 0..DRAIN_LIMIT {
+            let batches: Vec<_> = workers.iter().map(|_| self.queues.receive(WORK, 10)).collect();
+            if batches.iter().all(|batch| batch.messages.is_empty()) {
                 return Ok(());
             }
-            let worker = workers
-                .get(round % workers.len().max(1))
-                .context("no worker")?;
-            let answer = worker.invoke(&batch.event()).await?;
-            self.queues.settle(&batch, &answer)?;
+            let answers = workers.iter().zip(&batches).map(|(worker, batch)| async move {
+                if batch.messages.is_empty() {
+                    return Ok(());
+                }
+                let answer = worker.invoke(&batch.event()).await?;
+                self.queues.settle(batch, &answer)
+            });
+            futures_util::future::try_join_all(answers).await?;
         }
-        bail!(
-            "messages keep coming back: {:?}",
-            self.queues.messages(WORK)
-        )
+        bail!("messages keep coming back: {:?}", self.queues.messages(WORK))
     }
 
     /// Hands `count` messages of the work queue to a worker once, and returns its answer.

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use firstclaim::Fingerprint;
 use firstclaim::clock::{EpochMillis, EpochSeconds};
 use firstclaim::protocol::{Seen, Settlement, Write};
 use firstclaim::record::{
     Activity, AttemptError, Data, Omitted, Origin, Owner, Policy, RELEASED, Record, SUSPENDED,
     Settled, Status,
 };
+use firstclaim::Fingerprint;
 
 /// The second around which everything happens. Far in the future, so that no engine's TTL deletes
 /// what a history needs.
@@ -168,24 +168,12 @@ impl Generator {
         let fraction = self.pick(&["", ".0", ".75"]);
         let mut item = HashMap::from([
             ("id".to_owned(), AttributeValue::S(id.to_owned())),
-            (
-                "status".to_owned(),
-                AttributeValue::S(status.as_str().to_owned()),
-            ),
-            (
-                "expiration".to_owned(),
-                AttributeValue::N(format!("{}{fraction}", second.0)),
-            ),
-            (
-                "validation".to_owned(),
-                AttributeValue::S("0cc175b9c0f1b6a831c399e269772661".to_owned()),
-            ),
+            ("status".to_owned(), AttributeValue::S(status.as_str().to_owned())),
+            ("expiration".to_owned(), AttributeValue::N(format!("{}{fraction}", second.0))),
+            ("validation".to_owned(), AttributeValue::S("0cc175b9c0f1b6a831c399e269772661".to_owned())),
         ]);
         if let Some(lease) = lease {
-            item.insert(
-                "in_progress_expiration".to_owned(),
-                AttributeValue::N(lease.0.to_string()),
-            );
+            item.insert("in_progress_expiration".to_owned(), AttributeValue::N(lease.0.to_string()));
         }
         if let Some(text) = &data {
             item.insert("data".to_owned(), AttributeValue::S(text.clone()));
@@ -242,17 +230,18 @@ impl Generator {
     }
 
     fn data(&mut self) -> Data {
+        let note = Omitted {
+            bytes: 5_000_000,
+            sha256: "ab".repeat(32),
+            reason: "larger than the store takes".to_owned(),
+        };
         match self.below(4) {
-            0 => Data::Companion("random#0#data#owner-1".to_owned()),
-            1 => Data::Omitted(Omitted {
-                bytes: 5_000_000,
-                sha256: "ab".repeat(32),
-                reason: "larger than the store takes".to_owned(),
-            }),
-            _ => Data::Inline(
-                self.pick(&["null", "\"\"", "{\"a\":1.50}", "[\"ä\\u0000\"]"])
-                    .to_owned(),
-            ),
+            0 => Data::Companion {
+                id: "random#0#data#owner-1".to_owned(),
+                note,
+            },
+            1 => Data::Omitted(note),
+            _ => Data::Inline(self.pick(&["null", "\"\"", "{\"a\":1.50}", "[\"ä\\u0000\"]"]).to_owned()),
         }
     }
 
@@ -285,8 +274,7 @@ impl Generator {
     }
 
     fn fingerprint(&mut self) -> Option<Fingerprint> {
-        self.coin()
-            .then(|| Fingerprint::of_raw(self.pick(&["one", "two"]).as_bytes()))
+        self.coin().then(|| Fingerprint::of_raw(self.pick(&["one", "two"]).as_bytes()))
     }
 
     fn policy(&mut self) -> Policy {

@@ -1,0 +1,61 @@
+//! What each path costs in calls.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::ensure;
+use firstclaim::{Answer, Failure, Key};
+use integration::Lab;
+
+use super::{LEASE, claims_on, clock, held, run};
+use crate::registry::{Test, tests};
+
+pub(crate) fn tests() -> Vec<Test> {
+    tests![
+        shape: p100_each_path_has_its_price;
+        race:
+    ]
+}
+
+async fn p100_each_path_has_its_price(lab: &Lab) -> anyhow::Result<()> {
+    let clock = clock();
+    let claims = claims_on(lab.store_through_proxy().await, &clock)?;
+    let key = Key::new("cost", "1")?;
+
+    run(&claims, &key, "done").await?;
+    cost(lab, "first execution", 1, 1)?;
+    run(&claims, &key, "again").await?;
+    cost(lab, "completed duplicate", 1, 0)?;
+
+    let busy = Key::new("cost", "2")?;
+    drop(held(&claims, &busy).await?);
+    cost(lab, "claim", 1, 0)?;
+    let outcome = run(&claims, &busy, "again").await?;
+    ensure!(matches!(outcome.answer, Answer::InProgress { .. }), "{outcome:?}");
+    cost(lab, "duplicate in flight", 1, 0)?;
+    clock.advance(LEASE + Duration::from_millis(1));
+    run(&claims, &busy, "done").await?;
+    cost(lab, "takeover and completion", 1, 2)?;
+
+    let failing = Key::new("cost", "3")?;
+    let once = claims.once(failing.clone()).lease(LEASE);
+    let failed = once
+        .run(|_work| async { Err::<(), _>(Failure::unknown("reset", "the connection broke")) })
+        .await;
+    ensure!(failed.is_err(), "{failed:?}");
+    cost(lab, "failure", 1, 1)?;
+    run(&claims, &failing, "done").await?;
+    cost(lab, "retry after a failure", 1, 2)
+}
+
+/// What was called since the last look.
+fn cost(lab: &Lab, path: &str, puts: usize, updates: usize) -> anyhow::Result<()> {
+    let mut expected = BTreeMap::from([("PutItem".to_owned(), puts)]);
+    if updates > 0 {
+        expected.insert("UpdateItem".to_owned(), updates);
+    }
+    let calls = lab.dynamodb.calls();
+    lab.dynamodb.forget();
+    ensure!(calls == expected, "{path}: {calls:?} instead of {expected:?}");
+    Ok(())
+}
