@@ -3,7 +3,11 @@
 mod registry;
 
 mod claims;
+mod door;
+mod hostile;
 mod store;
+mod whole;
+mod worker;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,7 +33,15 @@ fn main() -> anyhow::Result<ExitCode> {
         .worker_threads(4)
         .enable_all()
         .build()?;
-    let tests = [store::tests(), claims::tests()].concat();
+    let tests = [
+        store::tests(),
+        claims::tests(),
+        door::tests(),
+        hostile::tests(),
+        worker::tests(),
+        whole::tests(),
+    ]
+    .concat();
 
     if arguments.list {
         libtest_mimic::run(&arguments, registry::listed(tests)).exit_if_failed();
