@@ -39,7 +39,8 @@ pub async fn serve(lookup: impl Fn(&str) -> Option<String>) -> Result<(), ServeE
     let service = service_fn(|event: LambdaEvent<Value>| {
         let webhook = webhook.clone();
         async move {
-            let response = webhook.handle(event).await;
+            // Boxed: the whole way of a request nests deeper than the compiler lays out in one piece.
+            let response = Box::pin(webhook.handle(event)).await;
             // A metric that can't be written must not cost an answer.
             let _ = webhook.flush_metrics(&mut std::io::stdout());
             Ok::<_, Infallible>(response)
