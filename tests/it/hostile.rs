@@ -152,7 +152,7 @@ async fn a21_the_worker_survives_bad_messages(lab: &Lab) -> anyhow::Result<()> {
     let deep_payload = format!(r#"{{"key":"deep","payload":{deep}}}"#);
     let bad = [
         "", "garbage", "null", "[]", "{}", "0", r#"{"key":""}"#, r#"{"key":null}"#, r#"{"key":["a"]}"#,
-        r#"{"key":"a\nb","payload":{}}"#, r#"{"v":1}"#, r#"{"v":"1","key":"a#b"}"#, r#"{"v":99,"key":"a#b"}"#,
+        r#"{"key":"a\nb","payload":{}}"#, r#"{"v":1}"#, r#"{"v":99,"key":"a#b"}"#,
         &deep,
     ];
     for (number, body) in bad.into_iter().enumerate() {

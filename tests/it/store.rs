@@ -16,7 +16,7 @@ use firstclaim::store::memory::Memory;
 use firstclaim::store::{Read, Store, Written};
 use firstclaim::{Claimed, Claims, Config, Fingerprint, Key};
 use integration::proxy::{ANY, Step};
-use integration::{Engine, Lab};
+use integration::Lab;
 
 use crate::registry::{Test, tests};
 use generator::{Generator, Move};
@@ -40,7 +40,7 @@ pub(crate) fn tests() -> Vec<Test> {
 const LENGTH: usize = 80;
 
 async fn answers_like_the_memory_store(lab: &Lab) -> anyhow::Result<()> {
-    let store = lab.store().await;
+    let store = lab.store();
     let mut met = BTreeMap::new();
     for seed in 1..=12 {
         compare(lab, &store, seed, true, &mut met).await?;
@@ -88,7 +88,7 @@ async fn compare(
     met: &mut BTreeMap<(&'static str, &'static str), usize>,
 ) -> anyhow::Result<()> {
     let memory = Memory::new();
-    let client = Engine::client_without_retries(lab.suite.engine.endpoint()).await;
+    let client = lab.suite.engine.client();
     let mut generator = Generator::new(seed);
     for step in 0..LENGTH {
         let id = generator.id();
@@ -170,7 +170,7 @@ fn same_answer(
 }
 
 async fn p98_no_name_is_reserved(lab: &Lab) -> anyhow::Result<()> {
-    let store = lab.store().await;
+    let store = lab.store();
     let names = [
         "status",
         "data",
@@ -221,7 +221,7 @@ async fn p98_no_name_is_reserved(lab: &Lab) -> anyhow::Result<()> {
 }
 
 async fn p4_p9_times_stand_in_their_units(lab: &Lab) -> anyhow::Result<()> {
-    let claims = Claims::new(lab.store().await, Config::default())?;
+    let claims = Claims::new(lab.store(), Config::default())?;
     let key = Key::new("units", "1")?;
     let claimed = claims
         .once(key.clone())
@@ -230,7 +230,7 @@ async fn p4_p9_times_stand_in_their_units(lab: &Lab) -> anyhow::Result<()> {
         .await?;
     ensure!(matches!(claimed, Claimed::Held(_)), "{claimed:?}");
     drop(claimed);
-    let client = Engine::client_without_retries(lab.suite.engine.endpoint()).await;
+    let client = lab.suite.engine.client();
     let output = client
         .get_item()
         .table_name(&lab.table)
@@ -262,7 +262,7 @@ async fn p4_p9_times_stand_in_their_units(lab: &Lab) -> anyhow::Result<()> {
 
 async fn a_record_survives_the_table(lab: &Lab) -> anyhow::Result<()> {
     let mut generator = Generator::new(7);
-    let store = lab.store().await;
+    let store = lab.store();
     for number in 0..40 {
         let id = format!("whole#{number}");
         let mut record = generator.whole_record(&id);

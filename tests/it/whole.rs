@@ -148,7 +148,7 @@ async fn a_killed_owner_is_followed_by_the_next(lab: &Lab) -> anyhow::Result<()>
         data: Data::Inline("\"late\"".to_owned()),
         expiration: record.expiration.context("no expiration")?,
     };
-    let written = lab.store().await.write(&record.id, &late).await?;
+    let written = lab.store().write(&record.id, &late).await?;
     ensure!(matches!(written, Written::Refused(_)), "{written:?}");
     assert_eq!(lab.record(key).await?, record);
     Ok(())

@@ -18,6 +18,8 @@ const ROUNDS: usize = 20;
 pub struct Engine {
     endpoint: Arc<str>,
     name: Arc<str>,
+    /// One for all that the tests themselves do: making one takes longer than using it.
+    client: Client,
     /// Serves for as long as somebody holds it.
     _embedded: Option<Arc<Embedded>>,
 }
@@ -43,15 +45,19 @@ impl Engine {
     ///
     /// The embedded engine could not be started.
     pub async fn start(endpoint: Option<String>) -> anyhow::Result<Self> {
-        if let Some(endpoint) = endpoint {
-            let name = Arc::from(endpoint.as_str());
-            return Ok(Self { endpoint: Arc::from(endpoint), name, _embedded: None });
-        }
-        let embedded = Embedded::start(Storage::Memory).await?;
+        let (endpoint, name, embedded) = match endpoint {
+            Some(endpoint) => (endpoint.clone(), endpoint, None),
+            None => {
+                let embedded = Embedded::start(Storage::Memory).await?;
+                let name = "dynoxide-rs (embedded)".to_owned();
+                (embedded.endpoint(), name, Some(Arc::new(embedded)))
+            }
+        };
         Ok(Self {
-            endpoint: Arc::from(embedded.endpoint()),
-            name: Arc::from("dynoxide-rs (embedded)"),
-            _embedded: Some(Arc::new(embedded)),
+            client: client(&endpoint, ONCE).await,
+            endpoint: Arc::from(endpoint),
+            name: Arc::from(name),
+            _embedded: embedded,
         })
     }
 
@@ -61,24 +67,10 @@ impl Engine {
         &self.endpoint
     }
 
-    /// A client with the time-outs and retries of the functions, for this engine or for a proxy in
-    /// front of it.
-    pub async fn client(endpoint: &str) -> Client {
-        Self::client_with(endpoint, Patience::default()).await
-    }
-
-    /// A client that sends each call once and waits long: for what a test itself does.
-    pub async fn client_without_retries(endpoint: &str) -> Client {
-        let patience = Patience {
-            attempts: 1,
-            attempt: Duration::from_secs(20),
-            total: Duration::from_secs(20),
-        };
-        Self::client_with(endpoint, patience).await
-    }
-
-    async fn client_with(endpoint: &str, patience: Patience) -> Client {
-        Client::new(&loopback_config(endpoint, patience).await)
+    /// A client straight to the engine, which sends each call once.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Makes a table with a random name: key `id`, TTL on `expiration`.
@@ -87,9 +79,8 @@ impl Engine {
     ///
     /// The engine refused it, or it did not become active.
     pub async fn create_table(&self) -> anyhow::Result<String> {
-        let client = Self::client_without_retries(&self.endpoint).await;
         let table = format!("firstclaim-test-{}", uuid::Uuid::new_v4().simple());
-        prepare_table(&client, &table, Missing::Create).await?;
+        prepare_table(&self.client, &table, Missing::Create).await?;
         Ok(table)
     }
 
@@ -99,8 +90,7 @@ impl Engine {
     ///
     /// The engine refused it.
     pub async fn delete_table(&self, table: &str) -> anyhow::Result<()> {
-        let client = Self::client_without_retries(&self.endpoint).await;
-        client.delete_table().table_name(table).send().await?;
+        self.client.delete_table().table_name(table).send().await?;
         Ok(())
     }
 
@@ -111,10 +101,9 @@ impl Engine {
     /// The engine did not answer.
     pub async fn self_test(&self) -> anyhow::Result<SelfTest> {
         let table = self.create_table().await?;
-        let client = Self::client_without_retries(&self.endpoint).await;
         let mut verdict = SelfTest::OneWinnerEach;
         for round in 1..=ROUNDS {
-            match self_test(&client, &table).await {
+            match self_test(&self.client, &table).await {
                 Ok(()) => {}
                 Err(SelfTestError::Winners { winners }) => {
                     verdict = SelfTest::Failed { round, winners };
@@ -143,4 +132,24 @@ impl Engine {
             ),
         }
     }
+}
+
+/// Sends each call once and waits long for the answer.
+pub const ONCE: Patience = Patience {
+    attempts: 1,
+    attempt: Duration::from_secs(20),
+    total: Duration::from_secs(20),
+};
+
+/// Sends a call again as the functions do, and waits longer: on a busy machine no reply may count
+/// as lost that a test did not lose.
+pub const AGAIN: Patience = Patience {
+    attempts: 3,
+    attempt: Duration::from_secs(20),
+    total: Duration::from_secs(60),
+};
+
+/// A client of the engine or of a proxy in front of it.
+pub async fn client(endpoint: &str, patience: Patience) -> Client {
+    Client::new(&loopback_config(endpoint, patience).await)
 }

@@ -13,7 +13,7 @@ use firstclaim::store::{Read, Store};
 use serde_json::json;
 
 use crate::deliveries::{Deliveries, SECRETS};
-use crate::engine::Engine;
+use crate::engine::{AGAIN, Engine, ONCE, client};
 use crate::process::{Binaries, Process};
 use crate::proxy::Proxy;
 use crate::queue_stub::QueueStub;
@@ -117,20 +117,19 @@ impl Lab {
     }
 
     /// The store straight on the engine, past the proxy.
-    pub async fn store(&self) -> DynamoDb {
-        let client = Engine::client_without_retries(self.suite.engine.endpoint()).await;
-        DynamoDb::new(client, &self.table)
+    #[must_use]
+    pub fn store(&self) -> DynamoDb {
+        DynamoDb::new(self.suite.engine.client().clone(), &self.table)
     }
 
-    /// The store through the proxy, with the functions' retries.
+    /// The store through the proxy, with as many retries as the functions have.
     pub async fn store_through_proxy(&self) -> DynamoDb {
-        DynamoDb::new(Engine::client(&self.dynamodb.url()).await, &self.table)
+        DynamoDb::new(client(&self.dynamodb.url(), AGAIN).await, &self.table)
     }
 
     /// The store through the proxy; each call is sent once.
     pub async fn store_without_retries(&self) -> DynamoDb {
-        let client = Engine::client_without_retries(&self.dynamodb.url()).await;
-        DynamoDb::new(client, &self.table)
+        DynamoDb::new(client(&self.dynamodb.url(), ONCE).await, &self.table)
     }
 
     /// A key's record as it stands in the table.
@@ -142,7 +141,7 @@ impl Lab {
         let id = Key::parse(key)
             .with_context(|| format!("{key:?}"))?
             .stored();
-        let record = self.store().await.read(&id, Read::Consistent).await?;
+        let record = self.store().read(&id, Read::Consistent).await?;
         record.with_context(|| format!("no record for {key:?}"))
     }
 
@@ -152,7 +151,7 @@ impl Lab {
     ///
     /// The engine did not answer.
     pub async fn ids(&self) -> anyhow::Result<Vec<String>> {
-        let client = Engine::client_without_retries(self.suite.engine.endpoint()).await;
+        let client = self.suite.engine.client();
         let output = client
             .scan()
             .table_name(&self.table)

@@ -149,7 +149,9 @@ impl State {
         let Some(invocation) = waiting.recv().await else {
             return Reply::Close;
         };
-        let trace = format!("Root=1-{}", uuid::Uuid::new_v4().simple());
+        let random = uuid::Uuid::new_v4().simple().to_string();
+        let (root, parent) = (&random[..24], &random[16..]);
+        let trace = format!("Root=1-6af5b0d4-{root};Parent={parent};Sampled=1");
         let headers = [
             ("Lambda-Runtime-Aws-Request-Id", invocation.id.as_str()),
             (

@@ -9,7 +9,7 @@ use firstclaim::record::Status;
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{Answer, Claim, Claims, Key, Outcome, StoredFailure};
 use integration::proxy::{Gate, Step};
-use integration::{Engine, Lab};
+use integration::Lab;
 use tokio::task::JoinHandle;
 
 use super::{LEASE, busy, claims_on, clock, held, replays};
@@ -45,7 +45,7 @@ impl Paused {
         let clock = clock();
         let key = Key::new("late", "1")?;
         let late = claims_on(lab.store_without_retries().await, &clock)?;
-        let other = claims_on(lab.store().await, &clock)?;
+        let other = claims_on(lab.store(), &clock)?;
         let late = held(&late, &key).await?;
         let gate = Gate::new();
         lab.dynamodb.plan("UpdateItem", [Step::Hold(gate.clone())]);
@@ -129,14 +129,14 @@ async fn p20_a_late_permanent_failure_does_not_replace_a_result(lab: &Lab) -> an
 }
 
 async fn vanish(lab: &Lab, key: &Key) -> anyhow::Result<()> {
-    let client = Engine::client_without_retries(lab.suite.engine.endpoint()).await;
+    let client = lab.suite.engine.client();
     let id = AttributeValue::S(key.stored());
     client.delete_item().table_name(&lab.table).key("id", id).send().await?;
     Ok(())
 }
 
 async fn p12_a_vanished_record_is_restored_by_its_owner(lab: &Lab) -> anyhow::Result<()> {
-    let claims = claims_on(lab.store().await, &clock())?;
+    let claims = claims_on(lab.store(), &clock())?;
     let key = Key::new("vanished", "1")?;
     let claim = held(&claims, &key).await?;
     vanish(lab, &key).await?;
@@ -149,12 +149,12 @@ async fn p12_a_vanished_record_that_was_claimed_again_is_not_restored(
     lab: &Lab,
 ) -> anyhow::Result<()> {
     let clock = clock();
-    let claims = claims_on(lab.store().await, &clock)?;
+    let claims = claims_on(lab.store(), &clock)?;
     let key = Key::new("vanished", "2")?;
     let claim = held(&claims, &key).await?;
     vanish(lab, &key).await?;
     // Another process: in this one the key is still taken.
-    let other = held(&claims_on(lab.store().await, &clock)?, &key).await?;
+    let other = held(&claims_on(lab.store(), &clock)?, &key).await?;
     let outcome = claim.complete("late".to_owned()).await;
     assert_eq!(outcome.answer, Answer::Superseded);
     other.complete("first".to_owned()).await;
@@ -167,7 +167,7 @@ async fn a_late_copy_of_a_claim_changes_nothing(lab: &Lab) -> anyhow::Result<()>
     let clock = clock();
     let key = Key::new("late", "claim")?;
     let slow = claims_on(lab.store_without_retries().await, &clock)?;
-    let other = claims_on(lab.store().await, &clock)?;
+    let other = claims_on(lab.store(), &clock)?;
     let gate = Gate::new();
     lab.dynamodb.plan("PutItem", [Step::Hold(gate.clone())]);
     let once = slow.once(key.clone()).lease(LEASE);

@@ -56,7 +56,7 @@ async fn rounds<F>(lab: &Lab, expected_attempt: u32, prepare: F) -> anyhow::Resu
 where
     F: AsyncFn(&Claims<DynamoDb>, &ManualSource, &Key) -> anyhow::Result<()>,
 {
-    let store = lab.store().await;
+    let store = lab.store();
     for round in 0..ROUNDS {
         let clock = clock();
         let claims = claims_on(store.clone(), &clock)?;

@@ -21,7 +21,7 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 async fn p75_a12_a_large_result_does_not_run_again(lab: &Lab) -> anyhow::Result<()> {
-    let claims = claims_on(lab.store().await, &clock())?;
+    let claims = claims_on(lab.store(), &clock())?;
     for kilobytes in [399, 401, 1024] {
         let key = Key::new("large", kilobytes.to_string())?;
         let result = "x".repeat(kilobytes * 1024);
@@ -36,7 +36,7 @@ async fn p75_a12_a_large_result_does_not_run_again(lab: &Lab) -> anyhow::Result<
 async fn p75_a_result_beside_large_checkpoints_does_not_run_again(
     lab: &Lab,
 ) -> anyhow::Result<()> {
-    let store = lab.store().await;
+    let store = lab.store();
     let claims = claims_on(store.clone(), &clock())?;
     let key = Key::new("large", "checkpoints")?;
     let claim = held(&claims, &key).await?;
@@ -63,7 +63,7 @@ fn not_run_again(answer: &Answer<String>) -> anyhow::Result<()> {
 }
 
 async fn p64_falsy_results_are_replayed_exactly(lab: &Lab) -> anyhow::Result<()> {
-    let claims = claims_on(lab.store().await, &clock())?;
+    let claims = claims_on(lab.store(), &clock())?;
     for (number, result) in ["", "0", "false", "null", "[]", "{}", "\u{0}", "ä\\u0041"]
         .into_iter()
         .enumerate()

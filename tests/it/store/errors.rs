@@ -13,7 +13,7 @@ use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::store::{Read, Store, StoreError};
 use firstclaim::{Claimed, Claims, Config, Key};
 use integration::proxy::{ANY, Failure, Step};
-use integration::{Engine, Lab};
+use integration::Lab;
 
 use crate::registry::{Test, tests};
 
@@ -104,8 +104,8 @@ async fn an_unreachable_service_is_unavailable(lab: &Lab) -> anyhow::Result<()> 
 }
 
 async fn a_missing_table_is_named(lab: &Lab) -> anyhow::Result<()> {
-    let client = Engine::client_without_retries(lab.suite.engine.endpoint()).await;
-    for error in all_calls(&DynamoDb::new(client, "no-such-table")).await? {
+    let client = lab.suite.engine.client();
+    for error in all_calls(&DynamoDb::new(client.clone(), "no-such-table")).await? {
         assert_eq!(kind(&error), "no table", "{error:?}");
         ensure!(error.to_string().contains("no-such-table"), "{error}");
     }
@@ -113,7 +113,7 @@ async fn a_missing_table_is_named(lab: &Lab) -> anyhow::Result<()> {
 }
 
 async fn a_table_with_another_key_is_invalid(lab: &Lab) -> anyhow::Result<()> {
-    let client = Engine::client_without_retries(lab.suite.engine.endpoint()).await;
+    let client = lab.suite.engine.client();
     let table = format!("{}-other-key", lab.table);
     client
         .create_table()
@@ -141,7 +141,7 @@ async fn a_table_with_another_key_is_invalid(lab: &Lab) -> anyhow::Result<()> {
 }
 
 async fn an_item_that_grows_too_large_is_told_apart(lab: &Lab) -> anyhow::Result<()> {
-    let store = lab.store().await;
+    let store = lab.store();
     let claims = Claims::new(store.clone(), Config::default())?;
     let key = Key::new("large", "1")?;
     let claimed = claims
