@@ -18,7 +18,14 @@ use firstclaim::{Answer, Claim, Claimed, Claims, Config, Failure, Key, Outcome, 
 use crate::registry::Test;
 
 pub(crate) fn tests() -> Vec<Test> {
-    [races::tests(), network::tests(), late::tests(), cost::tests(), results::tests()].concat()
+    [
+        races::tests(),
+        network::tests(),
+        late::tests(),
+        cost::tests(),
+        results::tests(),
+    ]
+    .concat()
 }
 
 /// The lease of every claim here.
@@ -27,13 +34,19 @@ const LEASE: Duration = Duration::from_secs(60);
 /// Claims over `store` on a clock that only the test moves. They remember nothing, so that every
 /// answer comes from the table.
 fn claims_on(store: DynamoDb, clock: &ManualSource) -> anyhow::Result<Claims<DynamoDb>> {
-    let config = Config { cache_bytes: 0, ..Config::default() };
+    let config = Config {
+        cache_bytes: 0,
+        ..Config::default()
+    };
     Ok(Claims::new(store, config)?.with_source(clock.clone()))
 }
 
 /// What an owner says who gives its key back.
 fn busy() -> StoredFailure {
-    StoredFailure { code: "busy".to_owned(), message: "not now".to_owned() }
+    StoredFailure {
+        code: "busy".to_owned(),
+        message: "not now".to_owned(),
+    }
 }
 
 /// A clock that stands at the present.
@@ -57,7 +70,9 @@ async fn run(
 ) -> anyhow::Result<Outcome<String>> {
     let once = claims.once(key.clone()).lease(LEASE);
     let result = result.to_owned();
-    Ok(once.run(|_work| async move { Ok::<_, Failure<Infallible>>(result) }).await?)
+    Ok(once
+        .run(|_work| async move { Ok::<_, Failure<Infallible>>(result) })
+        .await?)
 }
 
 /// A duplicate must get `result` without running anything.

@@ -40,7 +40,9 @@ async fn p57_two_payloads_under_one_key(lab: &Lab) -> anyhow::Result<()> {
     let first = operation(lab)?;
     let accepted = deliver(&webhook, &first).await?;
     let key = key_of(&accepted)?;
-    let other = first.clone().with_body(r#"{"operation":"deploy","target":"another"}"#);
+    let other = first
+        .clone()
+        .with_body(r#"{"operation":"deploy","target":"another"}"#);
     let refused = deliver(&webhook, &other).await?;
     assert_eq!(refused.status, 422, "{refused:?}");
     assert_eq!(refused.json()?["type"], "urn:firstclaim:problem:mismatch");
@@ -49,7 +51,10 @@ async fn p57_two_payloads_under_one_key(lab: &Lab) -> anyhow::Result<()> {
     lab.drain(&[worker]).await?;
     let received = lab.target.received();
     assert_eq!(received.len(), 1);
-    ensure!(received[0].body == first.body, "another payload was applied");
+    ensure!(
+        received[0].body == first.body,
+        "another payload was applied"
+    );
     // Neither the refusal nor its cause is forgotten, in another process too.
     let cold = lab.webhook().await?;
     assert_eq!(deliver(&cold, &other).await?.status, 422);
@@ -60,12 +65,21 @@ async fn p57_two_payloads_under_one_key(lab: &Lab) -> anyhow::Result<()> {
 }
 
 async fn n36_an_operation_is_answered_twice_alike(lab: &Lab) -> anyhow::Result<()> {
-    let (webhook, cold, worker) = (lab.webhook().await?, lab.webhook().await?, lab.queue().await?);
+    let (webhook, cold, worker) = (
+        lab.webhook().await?,
+        lab.webhook().await?,
+        lab.queue().await?,
+    );
     let quoted = operation(lab)?;
-    let bare = quoted.headers["idempotency-key"].trim_matches('"').to_owned();
+    let bare = quoted.headers["idempotency-key"]
+        .trim_matches('"')
+        .to_owned();
     let first = deliver(&webhook, &quoted).await?;
     let second = deliver(&cold, &quoted.clone().with_header("idempotency-key", &bare)).await?;
-    ensure!(!first.replayed() && second.replayed(), "{first:?} {second:?}");
+    ensure!(
+        !first.replayed() && second.replayed(),
+        "{first:?} {second:?}"
+    );
     assert_eq!((first.status, &first.body), (second.status, &second.body));
     for header in ["location", "content-type"] {
         ensure!(!first.header(header).is_empty(), "no {header}");
@@ -100,17 +114,27 @@ async fn p91_a28_an_operation_in_flight_is_a_conflict(lab: &Lab) -> anyhow::Resu
     let (first, second) = tokio::join!(first, second);
     let (first, second) = (first?, second?);
     assert_eq!(second.status, 409, "{second:?}");
-    let seconds: u32 = second.header("retry-after").parse().context("Retry-After")?;
+    let seconds: u32 = second
+        .header("retry-after")
+        .parse()
+        .context("Retry-After")?;
     ensure!((1..=60).contains(&seconds), "{seconds}");
     assert_eq!(second.json()?["type"], "urn:firstclaim:problem:in-flight");
     key_of(&first)?;
-    ensure!(deliver(&other, &delivery).await?.replayed(), "the first was accepted");
+    ensure!(
+        deliver(&other, &delivery).await?.replayed(),
+        "the first was accepted"
+    );
     Ok(())
 }
 
 async fn an_unreachable_store_loses_no_event(lab: &Lab) -> anyhow::Result<()> {
     let (webhook, worker) = (lab.webhook().await?, lab.queue().await?);
-    let delivery = lab.suite.deliveries.load("github/issue_comment.created")?.signed()?;
+    let delivery = lab
+        .suite
+        .deliveries
+        .load("github/issue_comment.created")?
+        .signed()?;
     lab.dynamodb.shut().await;
     let refused = key_of(&deliver(&webhook, &delivery).await?)?;
     lab.dynamodb.reopen().await?;
@@ -132,7 +156,10 @@ async fn an_unreachable_store_fails_an_operation_closed(lab: &Lab) -> anyhow::Re
     assert_eq!(answer.status, 503, "{answer:?}");
     ensure!(!answer.header("retry-after").is_empty(), "{answer:?}");
     assert_eq!(answer.json()?["type"], "urn:firstclaim:problem:unavailable");
-    ensure!(lab.queues.messages(WORK).is_empty(), "it was queued all the same");
+    ensure!(
+        lab.queues.messages(WORK).is_empty(),
+        "it was queued all the same"
+    );
     lab.dynamodb.reopen().await?;
     key_of(&deliver(&webhook, &delivery).await?)?;
     assert_eq!(lab.queues.messages(WORK).len(), 1);
@@ -142,10 +169,17 @@ async fn an_unreachable_store_fails_an_operation_closed(lab: &Lab) -> anyhow::Re
 async fn n24_nothing_is_accepted_that_was_not_queued(lab: &Lab) -> anyhow::Result<()> {
     let (webhook, worker) = (lab.webhook().await?, lab.queue().await?);
     for delivery in [
-        lab.suite.deliveries.load("github/issue_comment.created")?.signed()?,
+        lab.suite
+            .deliveries
+            .load("github/issue_comment.created")?
+            .signed()?,
         operation(lab)?,
     ] {
-        for step in [Step::Fail(Failure::Internal), Step::Fail(Failure::AccessDenied), Step::DropRequest] {
+        for step in [
+            Step::Fail(Failure::Internal),
+            Step::Fail(Failure::AccessDenied),
+            Step::DropRequest,
+        ] {
             lab.sqs.always(ANY, step.clone());
             let answer = deliver(&webhook, &delivery).await?;
             assert_eq!(answer.status, 503, "{step:?}: {answer:?}");
@@ -155,9 +189,17 @@ async fn n24_nothing_is_accepted_that_was_not_queued(lab: &Lab) -> anyhow::Resul
         assert_eq!(deliver(&webhook, &delivery).await?.status, 503);
         lab.sqs.reopen().await?;
         lab.sqs.heal();
-        ensure!(lab.queues.messages(WORK).is_empty(), "{:?}", lab.queues.messages(WORK));
+        ensure!(
+            lab.queues.messages(WORK).is_empty(),
+            "{:?}",
+            lab.queues.messages(WORK)
+        );
         key_of(&deliver(&webhook, &delivery).await?)?;
-        assert_eq!(lab.queues.messages(WORK).len(), 1, "the redelivery must be queued");
+        assert_eq!(
+            lab.queues.messages(WORK).len(),
+            1,
+            "the redelivery must be queued"
+        );
         lab.drain(std::slice::from_ref(&worker)).await?;
     }
     assert_eq!(lab.target.effect_count(), 2);
@@ -167,13 +209,20 @@ async fn n24_nothing_is_accepted_that_was_not_queued(lab: &Lab) -> anyhow::Resul
 /// The message is in the queue, but nobody said so: whatever the door answers, there is one effect.
 async fn n24_a_lost_reply_of_the_queue_is_one_effect(lab: &Lab) -> anyhow::Result<()> {
     let (webhook, worker) = (lab.webhook().await?, lab.queue().await?);
-    let delivery = lab.suite.deliveries.load("github/issue_comment.created")?.signed()?;
+    let delivery = lab
+        .suite
+        .deliveries
+        .load("github/issue_comment.created")?
+        .signed()?;
     lab.sqs.always("SendMessage", Step::DropReply);
     let answer = deliver(&webhook, &delivery).await?;
     assert_eq!(answer.status, 503, "{answer:?}");
     lab.sqs.heal();
     key_of(&deliver(&webhook, &delivery).await?)?;
-    ensure!(lab.queues.messages(WORK).len() > 1, "the redelivery must be queued");
+    ensure!(
+        lab.queues.messages(WORK).len() > 1,
+        "the redelivery must be queued"
+    );
     lab.drain(&[worker]).await?;
     assert_eq!(lab.target.effect_count(), 1);
     Ok(())
@@ -181,11 +230,17 @@ async fn n24_a_lost_reply_of_the_queue_is_one_effect(lab: &Lab) -> anyhow::Resul
 
 async fn n24_a_queue_that_does_not_answer_is_unavailable(lab: &Lab) -> anyhow::Result<()> {
     let webhook = lab.webhook().await?;
-    let delivery = lab.suite.deliveries.load("github/issue_comment.created")?.signed()?;
+    let delivery = lab
+        .suite
+        .deliveries
+        .load("github/issue_comment.created")?
+        .signed()?;
     let gate = Gate::new();
     lab.sqs.always("SendMessage", Step::Hold(gate.clone()));
     let event = delivery.event();
-    let answer = webhook.invoke_within(&event, Duration::from_secs(6)).await?;
+    let answer = webhook
+        .invoke_within(&event, Duration::from_secs(6))
+        .await?;
     assert_eq!(answer["statusCode"], 503, "{answer}");
     lab.sqs.heal();
     key_of(&deliver(&webhook, &delivery).await?)?;
@@ -194,7 +249,11 @@ async fn n24_a_queue_that_does_not_answer_is_unavailable(lab: &Lab) -> anyhow::R
 
 async fn n14_only_the_headers_of_the_scheme_are_read(lab: &Lab) -> anyhow::Result<()> {
     let webhook = lab.webhook().await?;
-    let delivery = lab.suite.deliveries.load("standard/user.created")?.signed()?;
+    let delivery = lab
+        .suite
+        .deliveries
+        .load("standard/user.created")?
+        .signed()?;
     let key = key_of(&deliver(&webhook, &delivery).await?)?;
     let forged = delivery
         .with_header("x-github-delivery", "forged")
@@ -208,16 +267,38 @@ async fn n14_only_the_headers_of_the_scheme_are_read(lab: &Lab) -> anyhow::Resul
 
 async fn n17_a_malformed_signature_is_unauthorized(lab: &Lab) -> anyhow::Result<()> {
     let webhook = lab.webhook().await?;
-    let good = lab.suite.deliveries.load("github/issue_comment.created")?.signed()?;
-    let standard = lab.suite.deliveries.load("standard/user.created")?.signed()?;
+    let good = lab
+        .suite
+        .deliveries
+        .load("github/issue_comment.created")?
+        .signed()?;
+    let standard = lab
+        .suite
+        .deliveries
+        .load("standard/user.created")?
+        .signed()?;
     let huge = "a".repeat(2 * 1024 * 1024);
-    for value in ["", "=", "sha256=", "sha256=é", "sha1=00", "v1,", "v1,=", "🦀", &huge] {
+    for value in [
+        "",
+        "=",
+        "sha256=",
+        "sha256=é",
+        "sha1=00",
+        "v1,",
+        "v1,=",
+        "🦀",
+        &huge,
+    ] {
         let forged = good.clone().with_header("x-hub-signature-256", value);
         let answer = deliver(&webhook, &forged).await?;
         assert_eq!(answer.status, 401, "github {:.20}: {answer:?}", value);
         ensure!(!answer.header("www-authenticate").is_empty(), "{answer:?}");
         let forged = standard.clone().with_header("webhook-signature", value);
-        assert_eq!(deliver(&webhook, &forged).await?.status, 401, "standard {value:.20}");
+        assert_eq!(
+            deliver(&webhook, &forged).await?.status,
+            401,
+            "standard {value:.20}"
+        );
     }
     assert_eq!((lab.dynamodb.total(), lab.sqs.total()), (0, 0));
     key_of(&deliver(&webhook, &good).await?)?;
@@ -235,7 +316,13 @@ async fn a44_a_bad_configuration_does_not_start(lab: &Lab) -> anyhow::Result<()>
     let code = lab.refused("webhook", &variables).await?;
     ensure!(code.is_some_and(|code| code != 0), "exit code {code:?}");
     // All faults at once, by name, and no secret among them.
-    let said: Vec<_> = lab.log.text().lines().filter(|line| !line.contains("$ env")).map(str::to_owned).collect();
+    let said: Vec<_> = lab
+        .log
+        .text()
+        .lines()
+        .filter(|line| !line.contains("$ env"))
+        .map(str::to_owned)
+        .collect();
     let said = said.join("\n");
     for name in ["CLAIMS_TABLE", "github", "std"] {
         ensure!(said.contains(name), "{name} is not named in:\n{said}");

@@ -15,8 +15,8 @@ use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::store::memory::Memory;
 use firstclaim::store::{Read, Store, Written};
 use firstclaim::{Claimed, Claims, Config, Fingerprint, Key};
-use integration::proxy::{ANY, Step};
 use integration::Lab;
+use integration::proxy::{ANY, Step};
 
 use crate::registry::{Test, tests};
 use generator::{Generator, Move};

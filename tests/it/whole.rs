@@ -50,7 +50,11 @@ pub(crate) fn key_of(answer: &HttpAnswer) -> anyhow::Result<String> {
 
 async fn a34_a35_fifty_deliveries_at_once_are_one_effect(lab: &Lab) -> anyhow::Result<()> {
     let webhooks = try_join_all((0..4).map(|_| lab.webhook())).await?;
-    let delivery = lab.suite.deliveries.load("github/issue_comment.edited")?.signed()?;
+    let delivery = lab
+        .suite
+        .deliveries
+        .load("github/issue_comment.edited")?
+        .signed()?;
     let answers = (0..50).map(|number| deliver(&webhooks[number % 4], &delivery));
     let answers = try_join_all(answers).await?;
     let key = key_of(&answers[0])?;
@@ -65,7 +69,12 @@ async fn a34_a35_fifty_deliveries_at_once_are_one_effect(lab: &Lab) -> anyhow::R
     assert_eq!(lab.target.effects().into_values().collect::<Vec<_>>(), [1]);
     let record = lab.record(&key).await?;
     assert_eq!((record.status, record.attempt), (Status::Completed, 1));
-    let doors: Vec<_> = lab.ids().await?.into_iter().filter(|id| id.starts_with("accept.")).collect();
+    let doors: Vec<_> = lab
+        .ids()
+        .await?
+        .into_iter()
+        .filter(|id| id.starts_with("accept."))
+        .collect();
     assert_eq!(doors.len(), 1, "{doors:?}");
 
     // The same comment is edited once more: another operation.
@@ -77,7 +86,10 @@ async fn a34_a35_fifty_deliveries_at_once_are_one_effect(lab: &Lab) -> anyhow::R
     let second = key_of(&deliver(&webhooks[0], &again.signed()?).await?)?;
     assert_ne!(second, key);
     lab.drain(&workers).await?;
-    assert_eq!(lab.target.effects().into_values().collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(
+        lab.target.effects().into_values().collect::<Vec<_>>(),
+        [1, 1]
+    );
     Ok(())
 }
 
@@ -85,7 +97,10 @@ async fn n11_a37_one_event_through_three_hooks_is_one_effect(lab: &Lab) -> anyho
     let (webhook, worker) = (lab.webhook().await?, lab.queue().await?);
     let mut keys = BTreeSet::new();
     for name in ["created", "created.app", "created.hook-twice"] {
-        let delivery = lab.suite.deliveries.load(&format!("github/issue_comment.{name}"))?;
+        let delivery = lab
+            .suite
+            .deliveries
+            .load(&format!("github/issue_comment.{name}"))?;
         keys.insert(key_of(&deliver(&webhook, &delivery.signed()?).await?)?);
     }
     assert_eq!(keys.len(), 1, "{keys:?}");
@@ -106,7 +121,8 @@ async fn a24_one_batch_in_two_workers_at_once_is_one_effect(lab: &Lab) -> anyhow
 
 async fn a_killed_owner_is_followed_by_the_next(lab: &Lab) -> anyhow::Result<()> {
     let (mut first, second) = (lab.queue().await?, lab.queue().await?);
-    lab.queues.send(WORK, r#"{"key":"killed","payload":{"amount":5}}"#, None);
+    lab.queues
+        .send(WORK, r#"{"key":"killed","payload":{"amount":5}}"#);
     let (batch, gate) = (lab.queues.receive(WORK, 1), Gate::new());
     lab.target.plan([Behaviour::Hang(gate.clone())]);
     let event = batch.event();
@@ -134,7 +150,10 @@ async fn a_killed_owner_is_followed_by_the_next(lab: &Lab) -> anyhow::Result<()>
     .await?;
 
     let received = lab.target.received();
-    let attempts: Vec<_> = received.iter().map(|one| one.header("firstclaim-attempt")).collect();
+    let attempts: Vec<_> = received
+        .iter()
+        .map(|one| one.header("firstclaim-attempt"))
+        .collect();
     assert_eq!(attempts, ["1", "2"]);
     assert_eq!(received[0].key(), received[1].key());
     assert_eq!(received[0].key().len(), 64);
@@ -159,7 +178,7 @@ async fn a3_a_killed_owner_is_held_under_hold(lab: &Lab) -> anyhow::Result<()> {
     variables.insert("CLAIMS_ON_LAPSE".to_owned(), "hold".to_owned());
     let mut first = lab.process("queue", &variables).await?;
     let second = lab.process("queue", &variables).await?;
-    lab.queues.send(WORK, r#"{"key":"held","payload":{}}"#, None);
+    lab.queues.send(WORK, r#"{"key":"held","payload":{}}"#);
     let (batch, gate) = (lab.queues.receive(WORK, 1), Gate::new());
     lab.target.plan([Behaviour::Hang(gate.clone())]);
     let event = batch.event();
@@ -182,24 +201,43 @@ async fn a3_a_killed_owner_is_held_under_hold(lab: &Lab) -> anyhow::Result<()> {
     assert_eq!(lab.record("queue#held").await?.status, Status::InProgress);
     let dead = lab.queues.messages(integration::lab::DEAD);
     assert_eq!(dead.len(), 1);
-    assert_eq!(dead[0].attributes.get("reason").map(String::as_str), Some("held"));
+    assert_eq!(
+        dead[0].attributes.get("reason").map(String::as_str),
+        Some("held")
+    );
     Ok(())
 }
 
 async fn a31_a_failed_attempt_is_made_good(lab: &Lab) -> anyhow::Result<()> {
     let worker = lab.queue().await?;
-    lab.queues.send(WORK, r#"{"key":"flaky","payload":{}}"#, None);
-    lab.target.plan([Behaviour::Answer(500), Behaviour::Reset, Behaviour::RetryAfter(429, 7)]);
+    lab.queues.send(WORK, r#"{"key":"flaky","payload":{}}"#);
+    lab.target.plan([
+        Behaviour::Answer(500),
+        Behaviour::Reset,
+        Behaviour::RetryAfter(429, 7),
+    ]);
     for _ in 0..3 {
         assert_eq!(returned(&lab.work(&worker, 1).await?)?.len(), 1);
     }
     let asked = lab.queues.visibilities();
-    assert_eq!(asked.last().map(|visibility| visibility.seconds), Some(7), "{asked:?}");
-    ensure!(asked.iter().all(|visibility| visibility.seconds > 0), "{asked:?}");
+    assert_eq!(
+        asked.last().map(|visibility| visibility.seconds),
+        Some(7),
+        "{asked:?}"
+    );
+    ensure!(
+        asked.iter().all(|visibility| visibility.seconds > 0),
+        "{asked:?}"
+    );
     assert_eq!(returned(&lab.work(&worker, 1).await?)?.len(), 0);
     let record = lab.record("queue#flaky").await?;
     assert_eq!((record.status, record.attempt), (Status::Completed, 4));
-    let keys: BTreeSet<_> = lab.target.received().iter().map(|one| one.key().to_owned()).collect();
+    let keys: BTreeSet<_> = lab
+        .target
+        .received()
+        .iter()
+        .map(|one| one.key().to_owned())
+        .collect();
     assert_eq!((keys.len(), lab.target.effect_count()), (1, 1));
     Ok(())
 }
@@ -216,9 +254,14 @@ async fn calls_are_counted(lab: &Lab) -> anyhow::Result<()> {
     counted();
 
     let delivery = lab.suite.deliveries.load("github/pull_request.opened")?;
-    let forged = delivery.clone().with_header("x-hub-signature-256", "sha256=00");
+    let forged = delivery
+        .clone()
+        .with_header("x-hub-signature-256", "sha256=00");
     assert_eq!(deliver(&webhook, &forged).await?.status, 401);
-    let unknown = Delivery { path: "/webhooks/nobody".to_owned(), ..delivery.clone().signed()? };
+    let unknown = Delivery {
+        path: "/webhooks/nobody".to_owned(),
+        ..delivery.clone().signed()?
+    };
     assert_eq!(deliver(&webhook, &unknown).await?.status, 404);
     assert_eq!(counted(), (0, 0), "a refused request");
 
@@ -249,7 +292,10 @@ async fn bytes_and_content_type_arrive_as_sent(lab: &Lab) -> anyhow::Result<()> 
     for (number, (name, kind)) in [
         ("github/push", "push"),
         ("github/push.form", "push"),
-        ("github/pull_request_review.submitted", "pull_request_review.submitted"),
+        (
+            "github/pull_request_review.submitted",
+            "pull_request_review.submitted",
+        ),
         ("standard/user.created", "user.created"),
     ]
     .into_iter()
@@ -257,19 +303,32 @@ async fn bytes_and_content_type_arrive_as_sent(lab: &Lab) -> anyhow::Result<()> 
     {
         let delivery = lab.suite.deliveries.load(name)?.signed()?;
         // Every other one in base64, as gateways send forms.
-        let event = if number % 2 == 1 { delivery.event_base64() } else { delivery.event() };
+        let event = if number % 2 == 1 {
+            delivery.event_base64()
+        } else {
+            delivery.event()
+        };
         let answer = HttpAnswer::read(&webhook.invoke(&event).await?)?;
         ensure!(answer.status == 202, "{name}: {answer:?}");
         lab.drain(&workers).await?;
         let received = lab.target.received();
-        let last = received.last().with_context(|| format!("{name}: nothing arrived"))?;
+        let last = received
+            .last()
+            .with_context(|| format!("{name}: nothing arrived"))?;
         assert_eq!(received.len(), number + 1, "{name}");
         ensure!(last.body == delivery.body, "{name}: other bytes arrived");
-        assert_eq!(last.header("content-type"), delivery.headers["content-type"], "{name}");
+        assert_eq!(
+            last.header("content-type"),
+            delivery.headers["content-type"],
+            "{name}"
+        );
         assert_eq!(last.header("firstclaim-kind"), kind, "{name}");
         assert_eq!(last.header("firstclaim-sender"), delivery.scheme, "{name}");
         assert_eq!(last.header("firstclaim-attempt"), "1", "{name}");
-        ensure!(last.header("traceparent").starts_with("00-"), "{name}: no traceparent");
+        ensure!(
+            last.header("traceparent").starts_with("00-"),
+            "{name}: no traceparent"
+        );
         for secret in ["authorization", "x-hub-signature-256", "webhook-signature"] {
             assert_eq!(last.header(secret), "", "{name}: {secret} was passed on");
         }

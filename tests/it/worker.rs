@@ -48,7 +48,10 @@ async fn returning_worker(lab: &Lab) -> anyhow::Result<Process> {
 
 /// Invokes a worker with an event and returns the response's text.
 async fn text(worker: &Process, event: &Value) -> anyhow::Result<String> {
-    match worker.invoke_raw(event.to_string().into_bytes(), LIMIT).await? {
+    match worker
+        .invoke_raw(event.to_string().into_bytes(), LIMIT)
+        .await?
+    {
         Ended::Response(body) => Ok(String::from_utf8(body)?),
         other => anyhow::bail!("{other:?}"),
     }
@@ -56,18 +59,26 @@ async fn text(worker: &Process, event: &Value) -> anyhow::Result<String> {
 
 /// The answer that lists these identifiers in this order, byte for byte.
 fn listing<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
-    let failures: Vec<_> = ids.into_iter().map(|id| json!({"itemIdentifier": id})).collect();
+    let failures: Vec<_> = ids
+        .into_iter()
+        .map(|id| json!({"itemIdentifier": id}))
+        .collect();
     json!({"batchItemFailures": failures}).to_string()
 }
 
 fn send(lab: &Lab, keys: &[&str]) {
     for key in keys {
-        lab.queues.send(WORK, &json!({"key": key, "payload": {"for": key}}).to_string(), None);
+        lab.queues.send(
+            WORK,
+            &json!({"key": key, "payload": {"for": key}}).to_string(),
+        );
     }
 }
 
 fn id_of(event: &Value, record: usize) -> &str {
-    event["Records"][record]["messageId"].as_str().unwrap_or_default()
+    event["Records"][record]["messageId"]
+        .as_str()
+        .unwrap_or_default()
 }
 
 async fn n26_n31_a_mixed_batch_is_answered_record_by_record(lab: &Lab) -> anyhow::Result<()> {
@@ -94,15 +105,33 @@ async fn n27_p93_a23_a_fifo_group_stops_at_its_first_failure(lab: &Lab) -> anyho
     let worker = returning_worker(lab).await?;
     let event = lab.suite.deliveries.json("lambda/sqs-fifo-batch")?;
     let expected = lab.suite.deliveries.returned("lambda/sqs-fifo-batch")?;
-    assert_eq!(text(&worker, &event).await?, listing(expected.iter().map(String::as_str)));
-    let applied: Vec<_> = lab.target.received().iter().map(|one| one.header("firstclaim-key").to_owned()).collect();
-    let place = |key: &str| applied.iter().position(|one| one.ends_with(key)).with_context(|| key.to_owned());
+    assert_eq!(
+        text(&worker, &event).await?,
+        listing(expected.iter().map(String::as_str))
+    );
+    let applied: Vec<_> = lab
+        .target
+        .received()
+        .iter()
+        .map(|one| one.header("firstclaim-key").to_owned())
+        .collect();
+    let place = |key: &str| {
+        applied
+            .iter()
+            .position(|one| one.ends_with(key))
+            .with_context(|| key.to_owned())
+    };
     ensure!(place("B-1")? < place("B-2")?, "{applied:?}");
     place("A-1")?;
     place("C-1")?;
     assert_eq!(applied.len(), 4, "{applied:?}");
     // The rest of the stopped group gets the failed record's visibility, if it got any.
-    let seconds: BTreeSet<_> = lab.queues.visibilities().iter().map(|one| one.seconds).collect();
+    let seconds: BTreeSet<_> = lab
+        .queues
+        .visibilities()
+        .iter()
+        .map(|one| one.seconds)
+        .collect();
     ensure!(seconds.len() <= 1, "{:?}", lab.queues.visibilities());
     Ok(())
 }
@@ -111,7 +140,10 @@ async fn n28_groups_of_a_standard_queue_have_no_order(lab: &Lab) -> anyhow::Resu
     let worker = returning_worker(lab).await?;
     let mut event = lab.suite.deliveries.json("lambda/sqs-fifo-batch")?;
     for record in event["Records"].as_array_mut().context("no records")? {
-        let arn = record["eventSourceARN"].as_str().context("no ARN")?.replace(".fifo", "");
+        let arn = record["eventSourceARN"]
+            .as_str()
+            .context("no ARN")?
+            .replace(".fifo", "");
         record["eventSourceARN"] = json!(arn);
     }
     assert_eq!(text(&worker, &event).await?, listing([id_of(&event, 2)]));
@@ -122,11 +154,21 @@ async fn n28_groups_of_a_standard_queue_have_no_order(lab: &Lab) -> anyhow::Resu
 async fn a20_n25_one_held_key_returns_one_record(lab: &Lab) -> anyhow::Result<()> {
     let worker = lab.queue().await?;
     let claims = Claims::new(lab.store(), Config::default())?;
-    let held = claims.once(Key::new("queue", "k4")?).lease(Duration::from_secs(40)).claim().await?;
+    let held = claims
+        .once(Key::new("queue", "k4")?)
+        .lease(Duration::from_secs(40))
+        .claim()
+        .await?;
     ensure!(matches!(held, Claimed::Held(_)), "{held:?}");
-    send(lab, &["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"]);
+    send(
+        lab,
+        &["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"],
+    );
     let batch = lab.queues.receive(WORK, 10);
-    assert_eq!(text(&worker, &batch.event()).await?, listing([batch.messages[4].id.as_str()]));
+    assert_eq!(
+        text(&worker, &batch.event()).await?,
+        listing([batch.messages[4].id.as_str()])
+    );
     assert_eq!(lab.target.effect_count(), 9);
     let asked = lab.queues.visibilities();
     let [asked] = asked.as_slice() else {
@@ -144,7 +186,10 @@ async fn p92_each_record_has_its_own_key(lab: &Lab) -> anyhow::Result<()> {
     lab.work(&worker, 2).await?;
     send(lab, &["2", "3"]);
     lab.work(&worker, 2).await?;
-    assert_eq!(lab.target.effects().into_values().collect::<Vec<_>>(), [1, 1, 1]);
+    assert_eq!(
+        lab.target.effects().into_values().collect::<Vec<_>>(),
+        [1, 1, 1]
+    );
     Ok(())
 }
 
@@ -155,9 +200,13 @@ async fn p94_records_without_an_identifier_are_isolated(lab: &Lab) -> anyhow::Re
     send(lab, &["a", "b", "c"]);
     let batch = lab.queues.receive(WORK, 3);
     let mut event = batch.event();
-    event["Records"][1].as_object_mut().map(|record| record.remove("messageId"));
+    event["Records"][1]
+        .as_object_mut()
+        .map(|record| record.remove("messageId"));
     event["Records"][1]["body"] = json!("garbage");
-    let answer = worker.invoke_raw(event.to_string().into_bytes(), LIMIT).await?;
+    let answer = worker
+        .invoke_raw(event.to_string().into_bytes(), LIMIT)
+        .await?;
     if let Ended::Response(body) = answer {
         let failed = returned(&serde_json::from_slice(&body)?)?;
         ensure!(!failed.contains(&batch.messages[0].id), "{failed:?}");
@@ -195,7 +244,13 @@ async fn n35_a_wrong_configuration_is_not_remembered_as_the_answer(
     lab: &Lab,
 ) -> anyhow::Result<()> {
     let worker = lab.queue().await?;
-    for (status, code) in [(401, "not yet"), (403, "not yet"), (404, "not yet"), (302, "not yet"), (422, "stored")] {
+    for (status, code) in [
+        (401, "not yet"),
+        (403, "not yet"),
+        (404, "not yet"),
+        (302, "not yet"),
+        (422, "stored"),
+    ] {
         let key = format!("status-{status}");
         send(lab, &[&key]);
         let batch = lab.queues.receive(WORK, 1);
@@ -205,9 +260,14 @@ async fn n35_a_wrong_configuration_is_not_remembered_as_the_answer(
         let again: Value = serde_json::from_str(&text(&worker, &batch.event()).await?)?;
         let ran = lab.target.effect_count() - before;
         let outcome = (returned(&first)?.len(), returned(&again)?.len(), ran);
-        let expected = if code == "stored" { (0, 0, 0) } else { (1, 0, 1) };
+        let expected = if code == "stored" {
+            (0, 0, 0)
+        } else {
+            (1, 0, 1)
+        };
         assert_eq!(outcome, expected, "{status}");
-        lab.queues.settle(&batch, &json!({"batchItemFailures": []}))?;
+        lab.queues
+            .settle(&batch, &json!({"batchItemFailures": []}))?;
     }
     assert_eq!(lab.record("queue#status-422").await?.status, Status::Failed);
     Ok(())
@@ -216,24 +276,46 @@ async fn n35_a_wrong_configuration_is_not_remembered_as_the_answer(
 async fn dead_letters_carry_their_reason(lab: &Lab) -> anyhow::Result<()> {
     let worker = lab.queue().await?;
     send(lab, &["refused"]);
-    lab.queues.send(WORK, "garbage", None);
+    lab.queues.send(WORK, "garbage");
     let batch = lab.queues.receive(WORK, 2);
     lab.target.always(Behaviour::Answer(422));
     assert_eq!(text(&worker, &batch.event()).await?, listing([]));
     let dead = lab.queues.messages(DEAD);
     assert_eq!(dead.len(), 2, "{dead:?}");
     for message in &batch.messages {
-        let letter = dead.iter().find(|letter| letter.body == message.body).context("no letter")?;
+        let letter = dead
+            .iter()
+            .find(|letter| letter.body == message.body)
+            .context("no letter")?;
         assert_eq!(letter.attributes.get("message_id"), Some(&message.id));
         ensure!(letter.attributes.contains_key("reason"), "{letter:?}");
         ensure!(letter.attributes.contains_key("code"), "{letter:?}");
     }
-    let refused = dead.iter().find(|letter| letter.body.contains("refused")).context("no letter")?;
-    assert_eq!(refused.attributes.get("firstclaim_key").map(String::as_str), Some("queue#refused"));
-    assert_eq!(refused.attributes.get("attempt").map(String::as_str), Some("1"));
+    let refused = dead
+        .iter()
+        .find(|letter| letter.body.contains("refused"))
+        .context("no letter")?;
+    assert_eq!(
+        refused.attributes.get("firstclaim_key").map(String::as_str),
+        Some("queue#refused")
+    );
+    assert_eq!(
+        refused.attributes.get("attempt").map(String::as_str),
+        Some("1")
+    );
     assert_eq!(lab.record("queue#refused").await?.status, Status::Failed);
     // Delivered once more, it is known: no second letter.
-    assert_eq!(text(&worker, &Batch { messages: vec![batch.messages[0].clone()] }.event()).await?, listing([]));
+    assert_eq!(
+        text(
+            &worker,
+            &Batch {
+                messages: vec![batch.messages[0].clone()]
+            }
+            .event()
+        )
+        .await?,
+        listing([])
+    );
     assert_eq!(lab.queues.messages(DEAD).len(), 2);
     assert_eq!(lab.target.received().len(), 1);
     assert_eq!(lab.queues.unknown_operations(), BTreeSet::new());

@@ -257,20 +257,29 @@ impl Lab {
     /// A worker failed, or messages keep coming back.
     pub async fn drain(&self, workers: &[Process]) -> anyhow::Result<()> {
         for _ in 0..DRAIN_LIMIT {
-            let batches: Vec<_> = workers.iter().map(|_| self.queues.receive(WORK, 10)).collect();
+            let batches: Vec<_> = workers
+                .iter()
+                .map(|_| self.queues.receive(WORK, 10))
+                .collect();
             if batches.iter().all(|batch| batch.messages.is_empty()) {
                 return Ok(());
             }
-            let answers = workers.iter().zip(&batches).map(|(worker, batch)| async move {
-                if batch.messages.is_empty() {
-                    return Ok(());
-                }
-                let answer = worker.invoke(&batch.event()).await?;
-                self.queues.settle(batch, &answer)
-            });
+            let answers = workers
+                .iter()
+                .zip(&batches)
+                .map(|(worker, batch)| async move {
+                    if batch.messages.is_empty() {
+                        return Ok(());
+                    }
+                    let answer = worker.invoke(&batch.event()).await?;
+                    self.queues.settle(batch, &answer)
+                });
             futures_util::future::try_join_all(answers).await?;
         }
-        bail!("messages keep coming back: {:?}", self.queues.messages(WORK))
+        bail!(
+            "messages keep coming back: {:?}",
+            self.queues.messages(WORK)
+        )
     }
 
     /// Hands `count` messages of the work queue to a worker once, and returns its answer.

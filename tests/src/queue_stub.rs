@@ -34,6 +34,8 @@ pub struct Message {
     pub group: Option<String>,
     /// The deduplication id of a FIFO queue.
     pub deduplication: Option<String>,
+    /// The trace that its sender belongs to, from the request's `X-Amzn-Trace-Id`.
+    pub trace: Option<String>,
     /// How often it was received.
     pub receives: u32,
     in_flight: bool,
@@ -119,9 +121,8 @@ impl QueueStub {
     }
 
     /// Puts a message in, as another sender would.
-    pub fn send(&self, queue: &str, body: &str, group: Option<&str>) {
-        let message = message(queue, body, BTreeMap::new(), group.map(str::to_owned), None);
-        lock(&self.state).messages.push(message);
+    pub fn send(&self, queue: &str, body: &str) {
+        lock(&self.state).messages.push(message(queue, body));
     }
 
     /// Receives up to `limit` messages that nobody has in flight.
@@ -229,6 +230,9 @@ fn record(message: &Message) -> Value {
         "SenderId": "AROAFCSAMPLE000000000:webhook",
         "ApproximateFirstReceiveTimestamp": "1794478868144",
     });
+    if let Some(trace) = &message.trace {
+        attributes["AWSTraceHeader"] = json!(trace);
+    }
     if let Some(group) = &message.group {
         attributes["MessageGroupId"] = json!(group);
     }
@@ -264,12 +268,14 @@ fn serve(state: &Mutex<State>, request: &Request<Bytes>) -> Reply {
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     let operation = target.strip_prefix("AmazonSQS.").unwrap_or(target);
+    let trace = request.headers().get("x-amzn-trace-id");
+    let trace = trace.and_then(|value| value.to_str().ok());
     let input: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let mut state = lock(state);
     match operation {
         "SendMessage" => {
             let queue = queue_of(&input);
-            let message = sent(&queue, &input);
+            let message = sent(&queue, &input, trace);
             let id = message.id.clone();
             state.messages.push(message);
             answer(200, &json!({"MessageId": id, "MD5OfMessageBody": ""}))
@@ -278,7 +284,7 @@ fn serve(state: &Mutex<State>, request: &Request<Bytes>) -> Reply {
             let queue = queue_of(&input);
             let mut successful = Vec::new();
             for entry in input["Entries"].as_array().into_iter().flatten() {
-                let message = sent(&queue, entry);
+                let message = sent(&queue, entry, trace);
                 successful.push(json!({
                     "Id": entry["Id"],
                     "MessageId": message.id.clone(),
@@ -308,37 +314,32 @@ fn serve(state: &Mutex<State>, request: &Request<Bytes>) -> Reply {
     }
 }
 
-fn sent(queue: &str, input: &Value) -> Message {
+fn sent(queue: &str, input: &Value, trace: Option<&str>) -> Message {
     let text = |field: &str| input[field].as_str().map(str::to_owned);
     let attributes = input["MessageAttributes"].as_object().into_iter().flatten();
     let attributes = attributes.map(|(name, value)| {
         let text = value["StringValue"].as_str().unwrap_or_default();
         (name.clone(), text.to_owned())
     });
-    message(
-        queue,
-        input["MessageBody"].as_str().unwrap_or_default(),
-        attributes.collect(),
-        text("MessageGroupId"),
-        text("MessageDeduplicationId"),
-    )
+    Message {
+        attributes: attributes.collect(),
+        group: text("MessageGroupId"),
+        deduplication: text("MessageDeduplicationId"),
+        trace: trace.map(str::to_owned),
+        ..message(queue, input["MessageBody"].as_str().unwrap_or_default())
+    }
 }
 
-fn message(
-    queue: &str,
-    body: &str,
-    attributes: BTreeMap<String, String>,
-    group: Option<String>,
-    deduplication: Option<String>,
-) -> Message {
+fn message(queue: &str, body: &str) -> Message {
     Message {
         id: uuid::Uuid::new_v4().to_string(),
         receipt: String::new(),
         queue: queue.to_owned(),
         body: body.to_owned(),
-        attributes,
-        group,
-        deduplication,
+        attributes: BTreeMap::new(),
+        group: None,
+        deduplication: None,
+        trace: None,
         receives: 0,
         in_flight: false,
     }

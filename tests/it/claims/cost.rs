@@ -31,7 +31,10 @@ async fn p100_each_path_has_its_price(lab: &Lab) -> anyhow::Result<()> {
     drop(held(&claims, &busy).await?);
     cost(lab, "claim", 1, 0)?;
     let outcome = run(&claims, &busy, "again").await?;
-    ensure!(matches!(outcome.answer, Answer::InProgress { .. }), "{outcome:?}");
+    ensure!(
+        matches!(outcome.answer, Answer::InProgress { .. }),
+        "{outcome:?}"
+    );
     cost(lab, "duplicate in flight", 1, 0)?;
     clock.advance(LEASE + Duration::from_millis(1));
     run(&claims, &busy, "done").await?;
@@ -56,6 +59,9 @@ fn cost(lab: &Lab, path: &str, puts: usize, updates: usize) -> anyhow::Result<()
     }
     let calls = lab.dynamodb.calls();
     lab.dynamodb.forget();
-    ensure!(calls == expected, "{path}: {calls:?} instead of {expected:?}");
+    ensure!(
+        calls == expected,
+        "{path}: {calls:?} instead of {expected:?}"
+    );
     Ok(())
 }

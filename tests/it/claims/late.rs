@@ -8,8 +8,8 @@ use firstclaim::clock::ManualSource;
 use firstclaim::record::Status;
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{Answer, Claim, Claims, Key, Outcome, StoredFailure};
-use integration::proxy::{Gate, Step};
 use integration::Lab;
+use integration::proxy::{Gate, Step};
 use tokio::task::JoinHandle;
 
 use super::{LEASE, busy, claims_on, clock, held, replays};
@@ -49,7 +49,13 @@ impl Paused {
         let late = held(&late, &key).await?;
         let gate = Gate::new();
         lab.dynamodb.plan("UpdateItem", [Step::Hold(gate.clone())]);
-        Ok(Self { key, clock, late, gate, other })
+        Ok(Self {
+            key,
+            clock,
+            late,
+            gate,
+            other,
+        })
     }
 
     /// Lets A's lease lapse while its write is under way, and B take over.
@@ -72,7 +78,13 @@ fn completing(claim: Claim<DynamoDb>) -> JoinHandle<Outcome<String>> {
 }
 
 async fn p20_a18_a_late_completion_changes_nothing(lab: &Lab) -> anyhow::Result<()> {
-    let Paused { key, clock, late, gate, other } = Paused::new(lab).await?;
+    let Paused {
+        key,
+        clock,
+        late,
+        gate,
+        other,
+    } = Paused::new(lab).await?;
     let late = completing(late);
     let claim = Paused::overtaken(&gate, &clock, &other, &key).await?;
     let outcome = claim.complete("first".to_owned()).await;
@@ -84,31 +96,55 @@ async fn p20_a18_a_late_completion_changes_nothing(lab: &Lab) -> anyhow::Result<
 }
 
 async fn p20_an_early_completion_does_not_end_the_others_claim(lab: &Lab) -> anyhow::Result<()> {
-    let Paused { key, clock, late, gate, other } = Paused::new(lab).await?;
+    let Paused {
+        key,
+        clock,
+        late,
+        gate,
+        other,
+    } = Paused::new(lab).await?;
     let late = completing(late);
     let claim = Paused::overtaken(&gate, &clock, &other, &key).await?;
     gate.open();
     assert_eq!(late.await?.answer, Answer::Superseded);
     let record = lab.record(key.as_str()).await?;
-    ensure!(record.status == Status::InProgress && record.attempt == 2, "{record:?}");
+    ensure!(
+        record.status == Status::InProgress && record.attempt == 2,
+        "{record:?}"
+    );
     claim.complete("second".to_owned()).await;
     replays(&other, &key, "second").await
 }
 
 async fn p20_a_late_failure_does_not_release_the_others_claim(lab: &Lab) -> anyhow::Result<()> {
-    let Paused { key, clock, late, gate, other } = Paused::new(lab).await?;
+    let Paused {
+        key,
+        clock,
+        late,
+        gate,
+        other,
+    } = Paused::new(lab).await?;
     let late = tokio::spawn(async move { late.release(busy()).await });
     let claim = Paused::overtaken(&gate, &clock, &other, &key).await?;
     gate.open();
     late.await??;
     let record = lab.record(key.as_str()).await?;
-    ensure!(record.running(other.now()) && record.error.is_none(), "{record:?}");
+    ensure!(
+        record.running(other.now()) && record.error.is_none(),
+        "{record:?}"
+    );
     claim.complete("second".to_owned()).await;
     replays(&other, &key, "second").await
 }
 
 async fn p20_a_late_failure_does_not_replace_a_result(lab: &Lab) -> anyhow::Result<()> {
-    let Paused { key, clock, late, gate, other } = Paused::new(lab).await?;
+    let Paused {
+        key,
+        clock,
+        late,
+        gate,
+        other,
+    } = Paused::new(lab).await?;
     let late = tokio::spawn(async move { late.release(busy()).await });
     let claim = Paused::overtaken(&gate, &clock, &other, &key).await?;
     claim.complete("second".to_owned()).await;
@@ -118,8 +154,17 @@ async fn p20_a_late_failure_does_not_replace_a_result(lab: &Lab) -> anyhow::Resu
 }
 
 async fn p20_a_late_permanent_failure_does_not_replace_a_result(lab: &Lab) -> anyhow::Result<()> {
-    let Paused { key, clock, late, gate, other } = Paused::new(lab).await?;
-    let failure = StoredFailure { code: "gone".to_owned(), message: "late".to_owned() };
+    let Paused {
+        key,
+        clock,
+        late,
+        gate,
+        other,
+    } = Paused::new(lab).await?;
+    let failure = StoredFailure {
+        code: "gone".to_owned(),
+        message: "late".to_owned(),
+    };
     let late = tokio::spawn(async move { late.fail(failure).await });
     let claim = Paused::overtaken(&gate, &clock, &other, &key).await?;
     claim.complete("second".to_owned()).await;
@@ -131,7 +176,12 @@ async fn p20_a_late_permanent_failure_does_not_replace_a_result(lab: &Lab) -> an
 async fn vanish(lab: &Lab, key: &Key) -> anyhow::Result<()> {
     let client = lab.suite.engine.client();
     let id = AttributeValue::S(key.stored());
-    client.delete_item().table_name(&lab.table).key("id", id).send().await?;
+    client
+        .delete_item()
+        .table_name(&lab.table)
+        .key("id", id)
+        .send()
+        .await?;
     Ok(())
 }
 
@@ -180,6 +230,9 @@ async fn a_late_copy_of_a_claim_changes_nothing(lab: &Lab) -> anyhow::Result<()>
     let firstclaim::Claimed::Answered(outcome) = claimed else {
         anyhow::bail!("a late claim began anew");
     };
-    assert_eq!(outcome.typed::<String>().answer, Answer::Replayed("first".to_owned()));
+    assert_eq!(
+        outcome.typed::<String>().answer,
+        Answer::Replayed("first".to_owned())
+    );
     replays(&other, &key, "first").await
 }

@@ -31,7 +31,10 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 fn calls(pairs: &[(&str, usize)]) -> BTreeMap<String, usize> {
-    pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    pairs
+        .iter()
+        .map(|(name, count)| ((*name).to_owned(), *count))
+        .collect()
 }
 
 async fn p21_a13_a_claim_whose_reply_was_lost_is_recognised(lab: &Lab) -> anyhow::Result<()> {
@@ -41,7 +44,10 @@ async fn p21_a13_a_claim_whose_reply_was_lost_is_recognised(lab: &Lab) -> anyhow
     let outcome = run(&claims, &key, "done").await?;
     assert_eq!(outcome.answer, Answer::Performed("done".to_owned()));
     assert_eq!(outcome.attempt, 1);
-    assert_eq!(lab.dynamodb.calls(), calls(&[("PutItem", 2), ("UpdateItem", 1)]));
+    assert_eq!(
+        lab.dynamodb.calls(),
+        calls(&[("PutItem", 2), ("UpdateItem", 1)])
+    );
     replays(&claims, &key, "done").await
 }
 
@@ -61,10 +67,14 @@ async fn p21_a_takeover_whose_reply_was_lost_is_recognised(lab: &Lab) -> anyhow:
 async fn a_completion_whose_reply_was_lost_is_recognised(lab: &Lab) -> anyhow::Result<()> {
     let claims = claims_on(lab.store_through_proxy().await, &clock())?;
     let key = Key::new("lost", "completion")?;
-    lab.dynamodb.plan("UpdateItem", [Step::DropReply, Step::DropReply]);
+    lab.dynamodb
+        .plan("UpdateItem", [Step::DropReply, Step::DropReply]);
     let outcome = run(&claims, &key, "done").await?;
     assert_eq!(outcome.answer, Answer::Performed("done".to_owned()));
-    assert_eq!(lab.dynamodb.calls(), calls(&[("PutItem", 1), ("UpdateItem", 3)]));
+    assert_eq!(
+        lab.dynamodb.calls(),
+        calls(&[("PutItem", 1), ("UpdateItem", 3)])
+    );
     replays(&claims, &key, "done").await
 }
 
@@ -124,10 +134,16 @@ async fn a_claim_without_an_answer_fails_closed_and_lapses(lab: &Lab) -> anyhow:
     }
     // It landed all the same: nobody else may run until its lease is over, and then anybody may.
     let outcome = run(&claims, &key, "too early").await?;
-    ensure!(matches!(outcome.answer, Answer::InProgress { .. }), "{outcome:?}");
+    ensure!(
+        matches!(outcome.answer, Answer::InProgress { .. }),
+        "{outcome:?}"
+    );
     clock.advance(LEASE + Duration::from_millis(1));
     let outcome = run(&claims, &key, "done").await?;
-    assert_eq!((outcome.answer, outcome.attempt), (Answer::Performed("done".to_owned()), 2));
+    assert_eq!(
+        (outcome.answer, outcome.attempt),
+        (Answer::Performed("done".to_owned()), 2)
+    );
     Ok(())
 }
 
@@ -136,18 +152,26 @@ async fn p28_a_completion_is_sent_again_until_it_stands(lab: &Lab) -> anyhow::Re
     let key = Key::new("refused", "completion")?;
     lab.dynamodb.plan(
         "UpdateItem",
-        [Step::Fail(Failure::Internal), Step::DropRequest, Step::Fail(Failure::Throttled)],
+        [
+            Step::Fail(Failure::Internal),
+            Step::DropRequest,
+            Step::Fail(Failure::Throttled),
+        ],
     );
     let outcome = run(&claims, &key, "done").await?;
     assert_eq!(outcome.answer, Answer::Performed("done".to_owned()));
     replays(&claims, &key, "done").await?;
 
     let lost = Key::new("refused", "for good")?;
-    lab.dynamodb.always("UpdateItem", Step::Fail(Failure::Internal));
+    lab.dynamodb
+        .always("UpdateItem", Step::Fail(Failure::Internal));
     let outcome = run(&claims, &lost, "ran").await?;
     assert_eq!(outcome.answer, Answer::NotRecorded("ran".to_owned()));
     let record = lab.record(lost.as_str()).await?;
-    ensure!(record.status == Status::InProgress && !record.released(), "{record:?}");
+    ensure!(
+        record.status == Status::InProgress && !record.released(),
+        "{record:?}"
+    );
     Ok(())
 }
 
@@ -156,10 +180,14 @@ async fn n43_a_read_back_that_fails_is_no_lost_race(lab: &Lab) -> anyhow::Result
     let key = Key::new("read back", "1")?;
     drop(held(&claims, &key).await?);
     lab.dynamodb.always("PutItem", Step::StripItem);
-    lab.dynamodb.always("GetItem", Step::Fail(Failure::Internal));
+    lab.dynamodb
+        .always("GetItem", Step::Fail(Failure::Internal));
     let claimed = claims.once(key).lease(LEASE).claim().await;
     ensure!(
-        matches!(claimed, Err(ClaimError::Store(StoreError::Unavailable { .. }))),
+        matches!(
+            claimed,
+            Err(ClaimError::Store(StoreError::Unavailable { .. }))
+        ),
         "can't tell was taken for {claimed:?}"
     );
     Ok(())

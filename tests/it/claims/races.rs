@@ -29,11 +29,7 @@ const ROUNDS: usize = 5;
 /// How many of the rivals get the key; everybody else must be told that somebody is at it.
 ///
 /// Each rival has claims of its own, as processes have: requests of one process share a flight.
-async fn winners(
-    store: &DynamoDb,
-    clock: &ManualSource,
-    key: &Key,
-) -> anyhow::Result<Vec<u32>> {
+async fn winners(store: &DynamoDb, clock: &ManualSource, key: &Key) -> anyhow::Result<Vec<u32>> {
     let rivals = (0..RIVALS).map(|_| async {
         let claims = claims_on(store.clone(), clock)?;
         anyhow::Ok(claims.once(key.clone()).lease(LEASE).claim().await?)
@@ -62,7 +58,11 @@ where
         let claims = claims_on(store.clone(), &clock)?;
         let key = Key::new("race", round.to_string())?;
         prepare(&claims, &clock, &key).await?;
-        assert_eq!(winners(&store, &clock, &key).await?, [expected_attempt], "round {round}");
+        assert_eq!(
+            winners(&store, &clock, &key).await?,
+            [expected_attempt],
+            "round {round}"
+        );
     }
     Ok(())
 }

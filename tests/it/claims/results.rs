@@ -26,16 +26,17 @@ async fn p75_a12_a_large_result_does_not_run_again(lab: &Lab) -> anyhow::Result<
         let key = Key::new("large", kilobytes.to_string())?;
         let result = "x".repeat(kilobytes * 1024);
         let outcome = run(&claims, &key, &result).await?;
-        ensure!(outcome.answer == Answer::Performed(result), "{kilobytes} KB");
+        ensure!(
+            outcome.answer == Answer::Performed(result),
+            "{kilobytes} KB"
+        );
         not_run_again(&run(&claims, &key, "run again").await?.answer)?;
     }
     Ok(())
 }
 
 /// The result alone would fit, but not beside what the record already holds.
-async fn p75_a_result_beside_large_checkpoints_does_not_run_again(
-    lab: &Lab,
-) -> anyhow::Result<()> {
+async fn p75_a_result_beside_large_checkpoints_does_not_run_again(lab: &Lab) -> anyhow::Result<()> {
     let store = lab.store();
     let claims = claims_on(store.clone(), &clock())?;
     let key = Key::new("large", "checkpoints")?;
@@ -49,7 +50,11 @@ async fn p75_a_result_beside_large_checkpoints_does_not_run_again(
     ensure!(matches!(written, Written::Applied(_)), "{written:?}");
     let result = "y".repeat(200 * 1024);
     let outcome = claim.complete(result.clone()).await;
-    ensure!(outcome.answer == Answer::Performed(result), "attempt {}", outcome.attempt);
+    ensure!(
+        outcome.answer == Answer::Performed(result),
+        "attempt {}",
+        outcome.attempt
+    );
     not_run_again(&run(&claims, &key, "run again").await?.answer)
 }
 
@@ -58,7 +63,10 @@ fn not_run_again(answer: &Answer<String>) -> anyhow::Result<()> {
     match answer {
         Answer::Replayed(text) if text.len() > 1024 => Ok(()),
         Answer::ResultOmitted(omitted) if omitted.bytes > 100 * 1024 => Ok(()),
-        other => bail!("{}", format!("{other:?}").chars().take(200).collect::<String>()),
+        other => bail!(
+            "{}",
+            format!("{other:?}").chars().take(200).collect::<String>()
+        ),
     }
 }
 
@@ -70,7 +78,10 @@ async fn p64_falsy_results_are_replayed_exactly(lab: &Lab) -> anyhow::Result<()>
     {
         let key = Key::new("falsy", number.to_string())?;
         let outcome = run(&claims, &key, result).await?;
-        ensure!(outcome.answer == Answer::Performed(result.to_owned()), "{result:?}");
+        ensure!(
+            outcome.answer == Answer::Performed(result.to_owned()),
+            "{result:?}"
+        );
         replays(&claims, &key, result).await?;
     }
     Ok(())

@@ -12,8 +12,8 @@ use firstclaim::record::{Data, Status};
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::store::{Read, Store, StoreError};
 use firstclaim::{Claimed, Claims, Config, Key};
-use integration::proxy::{ANY, Failure, Step};
 use integration::Lab;
+use integration::proxy::{ANY, Failure, Step};
 
 use crate::registry::{Test, tests};
 

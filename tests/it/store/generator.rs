@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use firstclaim::Fingerprint;
 use firstclaim::clock::{EpochMillis, EpochSeconds};
 use firstclaim::protocol::{Seen, Settlement, Write};
 use firstclaim::record::{
     Activity, AttemptError, Data, Omitted, Origin, Owner, Policy, RELEASED, Record, SUSPENDED,
     Settled, Status,
 };
-use firstclaim::Fingerprint;
 
 /// The second around which everything happens. Far in the future, so that no engine's TTL deletes
 /// what a history needs.
@@ -168,12 +168,24 @@ impl Generator {
         let fraction = self.pick(&["", ".0", ".75"]);
         let mut item = HashMap::from([
             ("id".to_owned(), AttributeValue::S(id.to_owned())),
-            ("status".to_owned(), AttributeValue::S(status.as_str().to_owned())),
-            ("expiration".to_owned(), AttributeValue::N(format!("{}{fraction}", second.0))),
-            ("validation".to_owned(), AttributeValue::S("0cc175b9c0f1b6a831c399e269772661".to_owned())),
+            (
+                "status".to_owned(),
+                AttributeValue::S(status.as_str().to_owned()),
+            ),
+            (
+                "expiration".to_owned(),
+                AttributeValue::N(format!("{}{fraction}", second.0)),
+            ),
+            (
+                "validation".to_owned(),
+                AttributeValue::S("0cc175b9c0f1b6a831c399e269772661".to_owned()),
+            ),
         ]);
         if let Some(lease) = lease {
-            item.insert("in_progress_expiration".to_owned(), AttributeValue::N(lease.0.to_string()));
+            item.insert(
+                "in_progress_expiration".to_owned(),
+                AttributeValue::N(lease.0.to_string()),
+            );
         }
         if let Some(text) = &data {
             item.insert("data".to_owned(), AttributeValue::S(text.clone()));
@@ -241,7 +253,10 @@ impl Generator {
                 note,
             },
             1 => Data::Omitted(note),
-            _ => Data::Inline(self.pick(&["null", "\"\"", "{\"a\":1.50}", "[\"ä\\u0000\"]"]).to_owned()),
+            _ => Data::Inline(
+                self.pick(&["null", "\"\"", "{\"a\":1.50}", "[\"ä\\u0000\"]"])
+                    .to_owned(),
+            ),
         }
     }
 
@@ -274,7 +289,8 @@ impl Generator {
     }
 
     fn fingerprint(&mut self) -> Option<Fingerprint> {
-        self.coin().then(|| Fingerprint::of_raw(self.pick(&["one", "two"]).as_bytes()))
+        self.coin()
+            .then(|| Fingerprint::of_raw(self.pick(&["one", "two"]).as_bytes()))
     }
 
     fn policy(&mut self) -> Policy {
