@@ -172,16 +172,16 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         };
         let sender = self.verified(now, entry, find).await?;
         let (event, keys) = keyed(&sender, &request, entry)?;
+        let fingerprint = fingerprint(&sender, &request);
         let delivery = Delivery {
             door: keys::door(&sender, &keys.delivery)?,
             event: event.delivery_id(&keys).to_owned(),
-            // A key that we derive is bound to nothing: the bodies of one event may differ.
-            fingerprint: fingerprint(&sender, &request),
+            fingerprint,
             window: sender.window,
             in_flight: sender.scheme.in_flight(),
             unclaimed: Unclaimed::Send,
             body: queued(None, &keys.operation)?,
-            message: message(&sender, event, keys, request, now)?,
+            message: message(&sender, event, keys, fingerprint, request, now)?,
         };
         let accepted = self.accept(delivery).await?;
         Ok(accepted.into_answer())
@@ -230,7 +230,8 @@ pub(crate) fn keyed(
     Ok((event, keys))
 }
 
-/// Set where the caller chose the key: it is bound to the first payload.
+/// What the caller's key is bound to. A key that we derive is bound to nothing: one event through
+/// two subscriptions has two bodies.
 pub(crate) fn fingerprint(sender: &Sender, request: &Request) -> Option<Fingerprint> {
     let body = request.body().unwrap_or_default();
     sender
@@ -245,6 +246,7 @@ pub(crate) fn message(
     sender: &Sender,
     event: Event,
     keys: Keys,
+    fingerprint: Option<Fingerprint>,
     request: Request,
     now: EpochMillis,
 ) -> Result<Message, Problem> {
@@ -258,7 +260,7 @@ pub(crate) fn message(
         scheme: sender.scheme.name().to_owned(),
         delivery: event.delivery_id(&keys).to_owned(),
         received_at: timestamp(now),
-        fingerprint: fingerprint(sender, &request),
+        fingerprint,
         content_type: content_type.unwrap_or(fallback).to_owned(),
         headers: sender.passed_on(&request, &event),
         key: keys.operation,

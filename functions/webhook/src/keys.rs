@@ -91,12 +91,20 @@ pub(crate) fn id_of_parts(parts: &[Value]) -> Option<String> {
     key::join(parts).ok()
 }
 
+/// Below this, floats hold every whole number: 2 to the power of 53.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// Whether a value can be part of an identity. Null, nothing and zeros (the commit before the first
 /// and behind the last) are not.
 pub(crate) fn names(value: &Value) -> bool {
     match value {
         Value::Null => false,
-        Value::Bool(_) | Value::Number(_) => true,
+        Value::Bool(_) => true,
+        // A whole number that only a float holds was rounded: another one may read the same.
+        Value::Number(number) => {
+            let whole = number.is_i64() || number.is_u64();
+            whole || number.as_f64().is_some_and(|float| float.abs() < EXACT)
+        }
         Value::String(text) => {
             let zeros = text.bytes().filter(|byte| *byte == b'0').count();
             let blank = text.bytes().all(|byte| matches!(byte, b'0' | b'-'));
@@ -104,6 +112,6 @@ pub(crate) fn names(value: &Value) -> bool {
             !blank || zeros == 1
         }
         Value::Array(parts) => !parts.is_empty() && parts.iter().all(names),
-        Value::Object(members) => !members.is_empty(),
+        Value::Object(members) => !members.is_empty() && members.values().all(names),
     }
 }

@@ -41,16 +41,17 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         }
         let (event, keys) = keyed(&sender, &request, entry)?;
         let id = id_of(&sender, &keys.delivery);
+        let fingerprint = fingerprint(&sender, &request);
         let delivery = Delivery {
             door: door(&sender, &id)?,
             // A look-up has only the id; the record leads it on to the operation.
             event: keys.operation.as_str().to_owned(),
-            fingerprint: fingerprint(&sender, &request),
+            fingerprint,
             window: sender.window,
             in_flight: sender.scheme.in_flight(),
             unclaimed: Unclaimed::Refuse,
             body: queued(Some(&id), &keys.operation)?,
-            message: message(&sender, event, keys, request, now)?,
+            message: message(&sender, event, keys, fingerprint, request, now)?,
         };
         let mut answered = self.accept(delivery).await?.into_answer();
         let base = self.options.public_url.as_deref().unwrap_or_default();

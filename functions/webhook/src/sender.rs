@@ -152,7 +152,7 @@ pub(crate) enum Operation {
 /// The kind of an event whose body does not say what it must.
 pub(crate) const UNKNOWN_KIND: &str = "unknown";
 
-/// Schemes that can't be configured yet.
+/// Schemes that are planned: while they are not in `schemes!`, configuring one is told so.
 pub(crate) const LATER: [&str; 5] = ["gitlab", "stripe", "slack", "shopify", "twilio"];
 
 macro_rules! schemes {

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use firstclaim::clock::EpochMillis;
 use firstclaim::envelope::Thread;
+use firstclaim::key;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -14,7 +15,6 @@ use super::{
     Delivery, Event, InFlight, MalformedKey, Operation, Scheme, UNKNOWN_KIND, Unverified,
     caller_key, word,
 };
-use crate::keys;
 use crate::request::Request;
 use rules::Found;
 
@@ -35,10 +35,10 @@ impl Scheme for GitHub {
     ];
 
     fn new(secrets: &[Secret]) -> Result<Self, Vec<String>> {
-        let key = |secret: &Secret| {
+        let mac_key = |secret: &Secret| {
             MacKey::new(secret.text()?.as_bytes()).ok_or_else(|| "is no key for HMAC".to_owned())
         };
-        read_all(secrets, key).map(Self)
+        read_all(secrets, mac_key).map(Self)
     }
 
     fn verify(&self, request: &Request, body: &[u8], _now: EpochMillis) -> Result<(), Unverified> {
@@ -65,7 +65,7 @@ impl Scheme for GitHub {
                 // of a delivery that is still to come.
                 let digest = hex::encode(Sha256::digest(body));
                 Some(Delivery {
-                    key: keys::id_of_parts(&[id.into(), digest.into()]).ok_or(MalformedKey)?,
+                    key: key::join(&[id.into(), digest.into()])?,
                     id: id.to_owned(),
                 })
             }

@@ -171,13 +171,13 @@ impl Draft {
         let names = AnyScheme::NAMES.join(", ");
         match scheme {
             None => self.fault(format!("`scheme` is missing; it is one of {names}")),
-            Some(name) if LATER.contains(&name) => {
-                self.fault(format!("scheme `{name}` is not supported yet; {names} are"));
-            }
             Some(name) if !AnyScheme::NAMES.contains(&name) => {
-                self.fault(format!(
-                    "scheme {name:?} is not known; it is one of {names}"
-                ));
+                let fault = if LATER.contains(&name) {
+                    format!("scheme `{name}` is not supported yet; {names} are")
+                } else {
+                    format!("scheme {name:?} is not known; it is one of {names}")
+                };
+                self.fault(fault);
             }
             Some(_) if self.secrets.is_empty() => {
                 self.fault("has no secrets; anybody could send in its name");

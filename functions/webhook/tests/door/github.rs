@@ -330,7 +330,7 @@ async fn a_delivery_without_an_id_is_known_by_its_operation() {
 }
 
 #[tokio::test]
-async fn a38_a_redelivery_after_days_is_still_a_duplicate() {
+async fn a38_a41_a_redelivery_after_days_is_still_a_duplicate() {
     let bench = Bench::new();
     let request = Request::of("github/ping.json");
     let first = bench.send(&request).await;

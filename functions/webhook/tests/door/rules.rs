@@ -33,7 +33,17 @@ async fn p48_ids_keep_their_types_and_borders() {
         "zero": 0, "no": false, "half": 1.5, "long": 9_007_199_254_740_993_u64,
         "near": 9_007_199_254_740_992_u64, "zeros": "0000000", "text_zero": "0",
     });
+    let body: Value = serde_json::from_str(&body.to_string().replacen(
+        '{',
+        "{\"rounded\":18446744073709551617,\"exact\":18446744073709551615,",
+        1,
+    ))
+    .unwrap();
     let rules = [
+        ("rounded", None),
+        ("exact", Some("[18446744073709551615]")),
+        ("{a: a, c: c}", Some("[{\"a\":\"a\",\"c\":\"c\"}]")),
+        ("{a: a, n: null}", None),
         ("one", Some("[1]")),
         ("text_one", Some("1")),
         ("bracket", Some("[\"[1]\"]")),

@@ -397,10 +397,10 @@ impl Part {
         match self {
             At(pointer) => document.pointer(pointer).cloned(),
             Digest(pointer) => {
-                let value = document
-                    .pointer(pointer)
-                    .filter(|value| keys::names(value))?;
-                Some(Fingerprint::of(value).ok()?.to_hex().into())
+                let value = document.pointer(pointer)?;
+                let says_something = value.as_object().is_some_and(|members| !members.is_empty());
+                let digest = says_something.then(|| Fingerprint::of(value).ok())??;
+                Some(digest.to_hex().into())
             }
             Is(word) => Some((*word).into()),
         }
