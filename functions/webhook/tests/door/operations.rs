@@ -125,6 +125,21 @@ async fn both_paths_of_one_caller_make_one_operation() {
 }
 
 #[tokio::test]
+async fn an_id_chosen_as_a_key_is_another_operation() {
+    let bench = Bench::new();
+    let first = bench.send(&Request::operation(KEY, "{}")).await;
+    let id = body(&first)["id"].as_str().unwrap().to_owned();
+    for key in [id.clone(), format!("[\"operations\",\"{id}\"]")] {
+        let hook = bench
+            .send(&Request::operation(&key, "{}").to("/webhooks/token"))
+            .await;
+        assert_eq!(hook.status_code, 202);
+        assert!(!hook.headers.contains_key("idempotent-replayed"));
+    }
+    assert_eq!(bench.queue.operations(), 3);
+}
+
+#[tokio::test]
 async fn n37_p91_in_flight_is_409_and_a_release_is_taken_up() {
     let chosen = [
         "plain",
