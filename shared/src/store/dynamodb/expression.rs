@@ -43,6 +43,10 @@ impl Expression {
     }
 
     fn join(&mut self, parts: &[Condition], word: &str) -> String {
+        // DynamoDB refuses parentheses around parentheses.
+        if let [only] = parts {
+            return self.render(only);
+        }
         let parts: Vec<String> = parts
             .iter()
             .map(|part| match part {
