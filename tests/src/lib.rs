@@ -6,6 +6,7 @@
 
 pub mod deliveries;
 pub mod engine;
+pub mod faults;
 mod http;
 pub mod lab;
 pub mod poll;

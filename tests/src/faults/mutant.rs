@@ -1,0 +1,164 @@
+//! Mutants: the crate with one guard taken away. A campaign that does not find them proves little.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::bail;
+use firstclaim::clock::{EpochMillis, EpochSeconds};
+use firstclaim::protocol::{Rule, Seen, Settlement, Write};
+use firstclaim::record::{Data, Origin, Owner, Policy, Record, Settled, Status};
+
+/// A guard that is taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// A part of a write's condition.
+    Part {
+        /// The write's name.
+        write: &'static str,
+        /// The part's number, from 0.
+        part: usize,
+    },
+    /// A rule of the decision.
+    Rule(Rule),
+}
+
+impl Mutant {
+    /// Every part of every write's condition, and every rule.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let parts = writes().into_iter().flat_map(|write| {
+            (0..write.condition().parts()).map(move |part| Self::Part {
+                write: write.name(),
+                part,
+            })
+        });
+        parts.chain(Rule::ALL.map(Self::Rule)).collect()
+    }
+
+    /// What is missing, in words.
+    #[must_use]
+    pub fn gone(&self) -> String {
+        match self {
+            Self::Part { write, part } => writes()
+                .into_iter()
+                .find(|one| one.name() == *write)
+                .and_then(|one| one.condition().without(*part))
+                .map_or_else(String::new, |(_, gone)| format!("{gone:?}")),
+            Self::Rule(rule) => format!("{rule:?}"),
+        }
+    }
+
+    /// Why nobody can notice that it is missing, where that is known.
+    #[must_use]
+    pub fn redundant(&self) -> Option<&'static str> {
+        redundant(self)
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Part { write, part } => write!(f, "{write}:{part}"),
+            Self::Rule(rule) => write!(f, "{rule:?}"),
+        }
+    }
+}
+
+impl FromStr for Mutant {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let found = Self::all()
+            .into_iter()
+            .find(|mutant| mutant.to_string() == text);
+        match found {
+            Some(mutant) => Ok(mutant),
+            None => bail!("no mutant is called {text:?}; `--mutants` tells all names"),
+        }
+    }
+}
+
+fn redundant(_mutant: &Mutant) -> Option<&'static str> {
+    None
+}
+
+/// One write of each kind; only their conditions matter.
+fn writes() -> Vec<Write> {
+    let owner = Owner::new("owner");
+    let expiration = EpochSeconds(2);
+    let record = Box::new(Record {
+        id: "scope#id".to_owned(),
+        status: Status::InProgress,
+        expiration: Some(expiration),
+        lease: Some(EpochMillis(2)),
+        owner: Some(owner.clone()),
+        attempt: 1,
+        policy: Policy::Rerun,
+        generation: 0,
+        fingerprint: None,
+        data: None,
+        checkpoints: std::collections::BTreeMap::new(),
+        activity: None,
+        error: None,
+        origin: Origin::default(),
+        settled: None,
+    });
+    let seen = Seen::of(&record);
+    vec![
+        Write::Claim {
+            record: record.clone(),
+            now: EpochMillis(1),
+        },
+        Write::Takeover {
+            seen: seen.clone(),
+            owner: owner.clone(),
+            lease: EpochMillis(3),
+            expiration,
+            fingerprint: None,
+            activity: None,
+            policy: Policy::Rerun,
+            enters: true,
+        },
+        Write::Renew {
+            owner: owner.clone(),
+            lease: EpochMillis(3),
+            expiration,
+        },
+        Write::Checkpoint {
+            owner: owner.clone(),
+            name: String::new(),
+            text: String::new(),
+        },
+        Write::Activity {
+            owner: owner.clone(),
+            activity: None,
+        },
+        Write::Finish {
+            owner: owner.clone(),
+            status: Status::Completed,
+            data: Data::Inline(String::new()),
+            expiration,
+        },
+        Write::Restore { record },
+        Write::Suspend {
+            owner: owner.clone(),
+            error: None,
+        },
+        Write::Release {
+            owner: owner.clone(),
+            error: None,
+        },
+        Write::Settle {
+            seen,
+            owner,
+            settlement: Settlement::Forget,
+            settled: Settled {
+                who: String::new(),
+                at: EpochMillis(1),
+                why: String::new(),
+                attempt: 2,
+            },
+            expiration,
+        },
+    ]
+}
