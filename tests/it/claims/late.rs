@@ -26,6 +26,7 @@ pub(crate) fn tests() -> Vec<Test> {
             p12_a_vanished_record_is_restored_by_its_owner,
             p12_a_vanished_record_that_was_claimed_again_is_not_restored,
             a_late_copy_of_a_claim_changes_nothing,
+            a_hung_claim_does_not_outlive_its_lease_in_its_own_process,
         ;
         race:
     ]
@@ -235,4 +236,23 @@ async fn a_late_copy_of_a_claim_changes_nothing(lab: &Lab) -> anyhow::Result<()>
         Answer::Replayed("first".to_owned())
     );
     replays(&other, &key, "first").await
+}
+
+/// A hung operation keeps its claim in memory: when its lease is over, the next request takes over
+/// in the same process as in any other.
+async fn a_hung_claim_does_not_outlive_its_lease_in_its_own_process(
+    lab: &Lab,
+) -> anyhow::Result<()> {
+    let clock = clock();
+    let claims = claims_on(lab.store(), &clock)?;
+    let key = Key::new("hung", "1")?;
+    let hung = held(&claims, &key).await?;
+    clock.advance(LEASE + Duration::from_millis(1));
+    let next = held(&claims, &key).await?;
+    assert_eq!(next.attempt(), 2);
+    assert_eq!(
+        hung.complete("late".to_owned()).await.answer,
+        Answer::Superseded
+    );
+    Ok(())
 }
