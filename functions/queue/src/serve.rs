@@ -46,7 +46,12 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let worker = Worker::new(claims, queues, target, settings.concurrency);
     let service = service_fn(|event: LambdaEvent<Value>| {
         let worker = worker.clone();
-        async move { Ok::<_, Infallible>(worker.handle(event).await) }
+        async move {
+            let answer = worker.handle(event).await;
+            // A metric that can't be written must not cost an answer.
+            let _ = worker.flush_metrics(&mut std::io::stdout());
+            Ok::<_, Infallible>(answer)
+        }
     });
     lambda_runtime::run(service)
         .await

@@ -1,11 +1,13 @@
 //! The worker: folds a batch into its answer.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::panic::AssertUnwindSafe;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use firstclaim::clock::EpochMillis;
+use firstclaim::metrics::Metrics;
 use firstclaim::{Claims, Invocation, Key, Store};
 use futures_util::lock::Mutex;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -34,6 +36,7 @@ pub struct Worker<S, Q> {
     queues: Q,
     target: Target,
     concurrency: usize,
+    metrics: Arc<Metrics>,
 }
 
 /// One record of a batch and what it asks for.
@@ -55,7 +58,17 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             queues,
             target,
             concurrency: concurrency.max(1),
+            metrics: Arc::new(Metrics::new("queue")),
         }
+    }
+
+    /// Writes what was counted since the last call, as CloudWatch embedded metrics.
+    ///
+    /// # Errors
+    ///
+    /// The output can't be written to; the counts are gone then.
+    pub fn flush_metrics(&self, out: &mut impl io::Write) -> io::Result<()> {
+        self.metrics.flush(self.claims.now(), out)
     }
 
     /// Handles one batch: whatever happens to a record is that record's answer alone.
@@ -135,6 +148,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             let ended = self.returnable(record, ended).await;
             let took = self.claims.now().since(started);
             ended.log(record.message.id.as_deref(), took);
+            ended.count(&self.metrics, record.operation.as_ref().ok(), took);
             if let Settled::Returned(returned) = ended.settled {
                 self.hide(&record.message, returned).await;
                 if record.message.fifo() {

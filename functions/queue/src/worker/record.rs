@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use firstclaim::metrics::{Metric, Metrics};
 use firstclaim::{
     Answer, ClaimError, Ending, Failure, Key, Outcome, Policy, RunError, Store, Work,
 };
@@ -93,6 +94,41 @@ impl Ended {
     fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
+    }
+
+    /// Counts the record, under the name of the sender that the envelope carries: only who may send
+    /// to the queue can make a new one, and only one that could be configured.
+    pub(super) fn count(&self, metrics: &Metrics, operation: Option<&Operation>, took: Duration) {
+        let sender = operation
+            .map(|operation| operation.sender.as_str())
+            .filter(|name| is_sender_name(name));
+        if let Some(metric) = self.metric() {
+            metrics.count(sender, metric);
+        }
+        let ran = matches!(self.metric(), Some(Metric::Performed | Metric::NotRecorded));
+        if ran && self.attempt.is_some_and(|attempt| attempt > 1) {
+            metrics.count(sender, Metric::Takeover);
+        }
+        metrics.latency(sender, took);
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(match self.outcome {
+            "performed" => Metric::Performed,
+            "replayed" | "result_omitted" => Metric::Replayed,
+            "replayed_failure" => Metric::ReplayedFailure,
+            "in_flight" => Metric::InFlight,
+            "held" => Metric::Held,
+            "mismatch" => Metric::Mismatch,
+            "superseded" => Metric::Superseded,
+            "not_recorded" => Metric::NotRecorded,
+            "permanent" | "undecodable" => Metric::Permanent,
+            "target_misconfigured" => Metric::TargetMisconfigured,
+            "store_unavailable" => Metric::StoreUnavailable,
+            "retryable" | "panicked" | "unknown" | "not_claimed" | "no_time" => Metric::Retryable,
+            // Not begun: its next receive counts.
+            _ => return None,
+        })
     }
 
     /// The one event that tells of a record.
@@ -332,6 +368,12 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             }
         }
     }
+}
+
+/// Whether a sender could be configured under this name.
+fn is_sender_name(name: &str) -> bool {
+    let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    (1..=63).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 fn letter(

@@ -112,3 +112,44 @@ async fn each_record_is_one_event_with_key_attempt_outcome_and_answer() {
         ]
     );
 }
+
+#[tokio::test]
+async fn every_record_is_counted_once_by_outcome_and_configured_sender_never_by_key() {
+    let rig = Rig::new(Plan::default()).await;
+    let odd = "{\"v\":1,\"key\":\"a#b\",\"sender\":\"Not A Sender\",\"body\":\"{}\"}";
+    rig.handle(&[
+        record("a", &body("a", 200)),
+        record("again", &body("a", 200)),
+        record("b", &body("b", 503)),
+        record("c", &body("c", 422)),
+        record("d", &body("d", 401)),
+        record("e", "no json"),
+        record("f", odd),
+    ])
+    .await;
+    let mut metrics = Vec::new();
+    rig.worker.flush_metrics(&mut metrics).unwrap();
+    let lines: Vec<Value> = String::from_utf8(metrics)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let counted = |sender: Option<&str>| {
+        let line = lines.iter().find(|line| line["sender"].as_str() == sender);
+        let line = line.unwrap_or_else(|| panic!("no line for {sender:?}: {lines:?}"));
+        assert_eq!(line["service"], "queue");
+        [
+            "Performed",
+            "Replayed",
+            "Retryable",
+            "Permanent",
+            "TargetMisconfigured",
+        ]
+        .map(|name| line[name].as_u64().unwrap_or(0))
+    };
+    assert_eq!(counted(Some("queue")), [1, 1, 1, 1, 1]);
+    assert_eq!(counted(None), [1, 0, 0, 1, 0]);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let text = serde_json::to_string(&lines).unwrap();
+    assert!(!text.contains("Not A Sender"), "{text}");
+}
