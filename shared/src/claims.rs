@@ -396,7 +396,11 @@ impl<S: Store> Once<S> {
             Claimed::Answered(outcome) => return Ok(outcome.typed()),
         };
         match attend(&claim, inspect).await {
-            Ok(Ok(Inspection::Proceed)) if claim.enters() => perform(claim, operation).await,
+            // The inspection took its time: the clock is looked at again before the work.
+            Ok(Ok(Inspection::Proceed)) if claim.enters() => match claim.enter().await? {
+                Claimed::Held(claim) => perform(claim, operation).await,
+                Claimed::Answered(outcome) => Ok(outcome.typed()),
+            },
             Ok(Ok(Inspection::Proceed)) => Ok(claim.hold_on().await.typed()),
             Ok(Ok(Inspection::Done(value))) => Ok(claim.found(value).await),
             Ok(Ok(Inspection::Stop(reason))) => Ok(claim.stop(reason).await.typed()),
@@ -417,7 +421,11 @@ impl<S: Store> Once<S> {
                     record: None,
                 })
             }
-            Err(panic) => panicked(claim, panic).await,
+            Err(panic) if claim.enters() => panicked(claim, panic).await,
+            Err(panic) => {
+                claim.hold_on().await;
+                std::panic::resume_unwind(panic)
+            }
         }
     }
 

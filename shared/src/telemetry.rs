@@ -48,6 +48,16 @@ pub(crate) fn dropped(key: &Key, attempt: u32, sha256: &str) {
     );
 }
 
+/// A release or suspension came too late: somebody else has the key.
+pub(crate) fn changed_nothing(key: &Key, attempt: u32) {
+    tracing::warn!(
+        target: "firstclaim::claim",
+        key = key.as_str(),
+        attempt,
+        "superseded: giving the key up changed nothing",
+    );
+}
+
 /// The operation ran, but that could not be written.
 pub(crate) fn not_recorded(key: &Key, attempt: u32, error: &StoreError) {
     tracing::error!(

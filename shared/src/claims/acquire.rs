@@ -242,14 +242,17 @@ impl<S: Store> Acquiring<S> {
     }
 
     /// The clock is off, and the claim that was sent may stand: it is given back, whether or not
-    /// that is answered (then its lease lapses).
+    /// that is answered (then its lease lapses). A claim that was re-entered may have been worked
+    /// under: that one is left to lapse.
     async fn give_back(&self, off_by_ms: i64) -> ClaimError {
         let release = Write::Release {
             owner: self.owner.clone(),
             error: None,
         };
         let claims = &self.once.claims;
-        let _ = claims.store.write(&self.id, &release).await;
+        if self.once.owner.is_none() {
+            let _ = claims.store.write(&self.id, &release).await;
+        }
         ClaimError::Clock {
             off_by_ms,
             grace: claims.config.grace,
@@ -349,6 +352,7 @@ impl<S: Store> Acquiring<S> {
             window: self.once.window,
             policy: self.once.policy,
             enters,
+            resumed: self.once.owner.is_some(),
             started: self.started,
             renewal,
             live: Mutex::new(live),

@@ -13,15 +13,20 @@ use super::acquire::Claimed;
 use super::kept::{self, Kept};
 use super::memory::{Flight, Stage};
 use super::work::{BACKOFF, Work};
+use crate::clock::EpochSeconds;
 use crate::error::ClaimError;
 use crate::outcome::{Answer, Ending, MESSAGE_LIMIT, Outcome, StoredFailure, bounded};
 use crate::protocol::{Verdict, Write, window_end};
-use crate::record::{AttemptError, Data, Omitted, Record, Status};
+use crate::record::{AttemptError, Data, Omitted, Policy, Record, Status};
 use crate::store::{Store, StoreError};
 use crate::telemetry;
 
 /// How often the final write is sent when it stays unanswered.
 const FINISH_TRIES: u32 = 5;
+
+/// How often a companion is sent when it stays unanswered: fewer, so that time is left to say that
+/// the operation was done.
+const COMPANION_TRIES: u32 = 3;
 
 /// How long a companion outlives its record's window.
 const COMPANION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
@@ -69,13 +74,21 @@ impl<S: Store> Claim<S> {
     /// Looks at the own clock before the work: a reply that came too late is not a claim any more.
     pub(super) async fn enter(self) -> Result<Claimed<S>, ClaimError> {
         let held = &self.work.0;
-        if held.claims.now() < self.ends() {
+        if !self.is_lost() {
             return Ok(Claimed::Held(self));
         }
         let floor = held.claims.config.min_remaining;
-        let write = Write::Release {
-            owner: held.owner.clone(),
-            error: Some(self.attempt_error("too_late", "the claim came too late to start")),
+        let owner = held.owner.clone();
+        // Nothing was entered under a claim that this call made. What was held before, or may have
+        // been worked under by an earlier call with the same token, must not be given to anybody.
+        let untouched = held.enters && !held.resumed;
+        let write = if untouched || held.enters && held.effective_policy() == Policy::Rerun {
+            let error = self.attempt_error("too_late", "the claim came too late to start");
+            let error = Some(error);
+            Write::Release { owner, error }
+        } else {
+            let error = None;
+            Write::Suspend { owner, error }
         };
         match held.send(write, None).await? {
             Reached::Answer(verdict, Some(record)) => {
@@ -141,7 +154,7 @@ impl<S: Store> Claim<S> {
             owner: self.owner().clone(),
             error: Some(self.attempt_error(&failure.code, &failure.message)),
         };
-        self.work.0.send(write, None).await.map(drop)
+        self.send_last(write).await
     }
 
     /// Gives up with an unknown outcome: released under `rerun`, suspended under `hold`.
@@ -202,7 +215,15 @@ impl<S: Store> Claim<S> {
             owner: self.owner().clone(),
             error,
         };
-        self.work.0.send(write, None).await.map(drop)
+        self.send_last(write).await
+    }
+
+    /// Gives the key up. That somebody else has it by now is no error of the caller, and is said.
+    async fn send_last(&self, write: Write) -> Result<(), StoreError> {
+        if let Reached::Answer(..) = self.work.0.send(write, None).await? {
+            telemetry::changed_nothing(self.key(), self.attempt());
+        }
+        Ok(())
     }
 
     async fn finish_failed(&self, failure: StoredFailure) -> Result<Finished, StoreError> {
@@ -226,8 +247,7 @@ impl<S: Store> Claim<S> {
                 let id = format!("{}#data#{}", held.record.id, held.owner.expose());
                 let end = window_end(held.claims.now(), held.window, held.live().lease);
                 let expiration = end.millis().after(COMPANION_MARGIN).seconds();
-                let put = held.claims.store.put_companion(&id, packed, expiration);
-                match put.await {
+                match self.put_companion(&id, packed, expiration).await {
                     Ok(()) => Data::Companion { id, note },
                     Err(_) => Data::Omitted(Omitted {
                         reason: "its companion item could not be written".to_owned(),
@@ -236,6 +256,30 @@ impl<S: Store> Claim<S> {
                 }
             }
         }
+    }
+
+    /// Puts a companion, and the same again while that stays unanswered: its id is the owner's
+    /// own, so that a copy that lands twice puts the same bytes.
+    async fn put_companion(
+        &self,
+        id: &str,
+        packed: Vec<u8>,
+        expiration: EpochSeconds,
+    ) -> Result<(), StoreError> {
+        let claims = &self.work.0.claims;
+        let mut backoff = BACKOFF;
+        for _ in 1..COMPANION_TRIES {
+            let put = claims.store.put_companion(id, packed.clone(), expiration);
+            match put.await {
+                Err(error) if self.remaining() <= backoff => return Err(error),
+                Err(StoreError::Throttled { .. } | StoreError::Unavailable { .. }) => {
+                    claims.source.sleep(backoff).await;
+                    backoff *= 2;
+                }
+                put => return put,
+            }
+        }
+        claims.store.put_companion(id, packed, expiration).await
     }
 
     /// Sends the final write, and the same again while it stays unanswered and time is left.

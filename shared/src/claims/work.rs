@@ -62,6 +62,8 @@ pub(super) struct Held<S> {
     pub(super) policy: Policy,
     /// Whether the operation may be entered; if not, the record was held and is only inspected.
     pub(super) enters: bool,
+    /// Whether the claim was made by an earlier call with the same token, which may have entered.
+    pub(super) resumed: bool,
     pub(super) started: EpochMillis,
     /// The length of the lease and for how long in all it is renewed.
     pub(super) renewal: Option<(Duration, Duration)>,
@@ -207,7 +209,13 @@ impl<S: Store> Work<S> {
             .map_err(|error| Failure::permanent("step_value", error.into()))?;
         self.record_step(name, text)
             .await
-            .map_err(|error| Failure::unknown("step_not_recorded", error.into()))?;
+            .map_err(|error| match error {
+                StepError::Store {
+                    source: StoreError::TooLarge { .. },
+                    ..
+                } => Failure::permanent("step_value", error.into()),
+                _ => Failure::unknown("step_not_recorded", error.into()),
+            })?;
         Ok(value)
     }
 
@@ -278,6 +286,9 @@ impl<S: Store> Work<S> {
                     return Err(StepError::Superseded(name));
                 }
                 Ok(_) => break,
+                Err(source @ StoreError::TooLarge { .. }) => {
+                    return Err(StepError::Store { name, source });
+                }
                 Err(source) if tries >= TRIES || self.remaining() <= backoff => {
                     return Err(StepError::Store { name, source });
                 }
