@@ -6,6 +6,7 @@ use super::Reached;
 use super::work::Work;
 use crate::clock::EpochMillis;
 use crate::protocol::{Write, window_end};
+use crate::record::RELEASED;
 use crate::store::Store;
 
 impl<S: Store> Work<S> {
@@ -17,8 +18,12 @@ impl<S: Store> Work<S> {
         let Some((length, total)) = self.0.renewal else {
             return std::future::pending().await;
         };
-        let last = self.0.started.after(total);
-        let mut pause = length / 3;
+        // The total counts from the claim, not from the wait for it.
+        let claimed = self.0.record.lease.unwrap_or(RELEASED).before(length);
+        let last = claimed.after(total);
+        // Where the grace takes most of the lease, a third of it would be too late.
+        let next = || (length / 3).min(self.remaining() / 2);
+        let mut pause = next();
         loop {
             self.0.claims.source.sleep(pause).await;
             let now = self.0.claims.now();
@@ -32,7 +37,7 @@ impl<S: Store> Work<S> {
                 continue;
             }
             match self.renew(now, lease).await {
-                Renewed::Yes => pause = length / 3,
+                Renewed::Yes => pause = next(),
                 Renewed::Lost => break,
                 // Tried again until the local end: a store that refuses for a while loses nothing.
                 Renewed::Unanswered => pause = (length / 12).min(self.remaining()),
