@@ -3,6 +3,7 @@
 mod acquire;
 mod answer;
 mod claim;
+mod follow;
 mod kept;
 mod memory;
 mod renew;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::answer::differs;
 use super::claim::Claim;
+use super::follow::Followed;
 use super::memory::{Entry, Flight, Stage};
 use super::work::{ACTIVITY_LIMIT, Held, Live, Work};
 use super::{Clock, Once, Reached, Until};
@@ -34,16 +34,6 @@ pub enum Claimed<S> {
     Answered(Outcome<String>),
 }
 
-/// What following led to.
-enum Followed {
-    /// The record is the answer.
-    Answer(Verdict, Arc<Record>),
-    /// The leader is gone without an answer for us: enter again.
-    Again,
-    /// Ask the store without a flight.
-    Alone,
-}
-
 /// What waiting led to.
 enum Waited {
     /// The record can be claimed by this write, on these terms.
@@ -52,16 +42,28 @@ enum Waited {
     Answer(Verdict, Record),
 }
 
+/// What asking the store led to.
+enum Asked {
+    /// The claim stands.
+    Holds {
+        record: Box<Record>,
+        /// Whether the operation may be entered.
+        enters: bool,
+    },
+    /// The record is the answer.
+    Answer(Verdict, Box<Record>),
+}
+
 /// A request on its way.
-struct Acquiring<S> {
-    once: Once<S>,
-    id: String,
+pub(super) struct Acquiring<S> {
+    pub(super) once: Once<S>,
+    pub(super) id: String,
     owner: Owner,
     invocation: Option<Invocation>,
     inspects: bool,
     started: EpochMillis,
     /// Until when a duplicate may wait for the winner.
-    patience: EpochMillis,
+    pub(super) patience: EpochMillis,
 }
 
 impl<S: Store> Once<S> {
@@ -109,74 +111,24 @@ impl<S: Store> Acquiring<S> {
         }
     }
 
-    /// A final record from the process's memory that answers this request.
-    fn recalled(&self) -> Option<Arc<Record>> {
-        let claims = &self.once.claims;
-        let record = claims.memory.recall(&self.id, claims.now())?;
-        // A mismatch is told from the store, so that a settle elsewhere shows at once.
-        differs(&record, self.once.fingerprint)
-            .is_none()
-            .then_some(record)
-    }
-
-    /// Somebody of this process is at the key.
-    async fn follow(&self, mut watched: watch::Receiver<Stage>) -> Followed {
-        let claims = &self.once.claims;
-        loop {
-            let stage = watched.borrow_and_update().clone();
-            let now = claims.now();
-            let (verdict, record) = match stage {
-                Stage::Claiming => {
-                    if watched.changed().await.is_err() {
-                        return Followed::Again;
-                    }
-                    continue;
-                }
-                Stage::Busy(record) if now < self.patience => {
-                    let lapse = record
-                        .lease
-                        .map_or(self.patience, |end| end.min(self.patience));
-                    tokio::select! {
-                        changed = watched.changed() => if changed.is_err() {
-                            return Followed::Again;
-                        },
-                        () = claims.source.sleep(lapse.since(now)) => if claims.now() < self.patience {
-                            return Followed::Alone;
-                        },
-                    }
-                    continue;
-                }
-                // What this process knows is out of date: renewed, or left behind by a leader that
-                // hangs. The store knows.
-                Stage::Busy(record) if !record.running(now) => return Followed::Alone,
-                Stage::Busy(record) => (Verdict::InProgress, record),
-                Stage::Answered(verdict, record) => (verdict, record),
-                Stage::Over(Some(record)) => (Verdict::Final, record),
-                Stage::Over(None) => return Followed::Again,
-            };
-            let verdict = match differs(&record, self.once.fingerprint) {
-                Some(_) => Verdict::Mismatch,
-                None => verdict,
-            };
-            let for_leader_only = match verdict {
-                // Its payload differed, ours does not.
-                Verdict::Mismatch => differs(&record, self.once.fingerprint).is_none(),
-                // It would not wait, we would.
-                Verdict::InProgress => now < self.patience,
-                _ => false,
-            };
-            if !for_leader_only {
-                return Followed::Answer(verdict, record);
+    /// Asks the store. With a flight, for everybody of this process who asks meanwhile.
+    async fn lead(self, flight: Option<Flight>) -> Result<Claimed<S>, ClaimError> {
+        match self.ask(flight.as_ref()).await {
+            Ok(Asked::Holds { record, enters }) => self.held(flight, *record, enters).enter().await,
+            Ok(Asked::Answer(verdict, record)) => {
+                self.led_to_answer(flight, verdict, *record).await
             }
-            // Its flight must be gone before anybody can lead the next.
-            while watched.changed().await.is_ok() {}
-            return Followed::Again;
+            Err(error) => {
+                if let Some(flight) = &flight {
+                    flight.reached(Stage::Unanswered);
+                }
+                Err(error)
+            }
         }
     }
 
-    /// Asks the store. With a flight, for everybody of this process who asks meanwhile.
-    async fn lead(self, flight: Option<Flight>) -> Result<Claimed<S>, ClaimError> {
-        let claims = self.once.claims.clone();
+    async fn ask(&self, flight: Option<&Flight>) -> Result<Asked, ClaimError> {
+        let claims = &self.once.claims;
         if self.once.redelivered {
             // Possibly older than the last write: only a final record is taken from it. A read that
             // fails says nothing: the claim goes its own way.
@@ -187,7 +139,7 @@ impl<S: Store> Acquiring<S> {
                 claims.decide(seen.as_ref(), &request)
                 && let Some(record) = seen.filter(|record| record.status != Status::InProgress)
             {
-                return self.led_to_answer(flight, verdict, record).await;
+                return Ok(Asked::Answer(verdict, Box::new(record)));
             }
         }
         let now = claims.now();
@@ -198,32 +150,31 @@ impl<S: Store> Acquiring<S> {
             _ => Clock::Trust,
         };
         loop {
-            let request = Request::Acquire(terms);
-            let (record, enters) = match claims.drive(&self.id, &request, write, clock).await? {
+            let request = Request::Acquire(terms.clone());
+            match claims.drive(&self.id, &request, write, clock).await? {
                 Reached::Applied {
                     record: Some(record),
                     enters,
-                } => (record, enters),
+                } => return Ok(Asked::Holds { record, enters }),
                 Reached::Done(Some(record)) => {
                     let enters = self.may_enter(&record);
-                    (record, enters)
+                    return Ok(Asked::Holds { record, enters });
                 }
                 Reached::Answer(Verdict::InProgress, Some(record))
                     if claims.now() < self.patience =>
                 {
-                    if let Some(flight) = &flight {
+                    if let Some(flight) = flight {
                         flight.reached(Stage::Busy(Arc::new((*record).clone())));
                     }
-                    match self.wait(*record).await? {
+                    match self.wait(terms, *record).await? {
                         Waited::Write(next_terms, next) => (terms, write) = (next_terms, next),
                         Waited::Answer(verdict, record) => {
-                            return self.led_to_answer(flight, verdict, record).await;
+                            return Ok(Asked::Answer(verdict, Box::new(record)));
                         }
                     }
-                    continue;
                 }
                 Reached::Answer(verdict, Some(record)) => {
-                    return self.led_to_answer(flight, verdict, *record).await;
+                    return Ok(Asked::Answer(verdict, record));
                 }
                 Reached::ClockIsOff(off_by_ms) => return Err(self.give_back(off_by_ms).await),
                 // A store that does not bring the record of a takeover can't be acted on.
@@ -231,13 +182,12 @@ impl<S: Store> Acquiring<S> {
                 | Reached::Done(None)
                 | Reached::Answer(_, None) => {
                     return Err(StoreError::Contended {
-                        id: self.id,
+                        id: self.id.clone(),
                         rounds: super::ROUNDS,
                     }
                     .into());
                 }
-            };
-            return self.held(flight, *record, enters).enter().await;
+            }
         }
     }
 
@@ -268,8 +218,11 @@ impl<S: Store> Acquiring<S> {
     }
 
     /// Looks again until the record has an answer, can be claimed, or the patience is over.
-    async fn wait(&self, seen: Record) -> Result<Waited, ClaimError> {
+    async fn wait(&self, terms: Terms, seen: Record) -> Result<Waited, ClaimError> {
         let claims = &self.once.claims;
+        // The answers don't depend on the lease that is asked for, so that a waiter with too little
+        // time left to run still gets them.
+        let request = Request::Acquire(terms);
         let mut look = FIRST_LOOK;
         let mut seen = seen;
         for round in 0_u32.. {
@@ -285,17 +238,20 @@ impl<S: Store> Acquiring<S> {
             claims.source.sleep(pause).await;
             look = (look * 2).min(LAST_LOOK);
             let record = claims.store.read(&self.id, Read::Consistent).await?;
-            let now = claims.now();
-            let terms = self.terms(now)?;
-            let request = Request::Acquire(terms.clone());
             match (claims.decide(record.as_ref(), &request), record) {
                 (Decision::Answer(Verdict::InProgress), Some(record)) => seen = record,
                 (Decision::Answer(verdict), Some(record)) => {
                     return Ok(Waited::Answer(verdict, record));
                 }
-                (Decision::Send(write), _) => return Ok(Waited::Write(terms, *write)),
-                (Decision::Done | Decision::Answer(_), _) => {
-                    let write = terms.claim(now);
+                // To be claimed, with a lease that is counted from now.
+                (_, record) => {
+                    let now = claims.now();
+                    let terms = self.terms(now)?;
+                    let request = Request::Acquire(terms.clone());
+                    let write = match claims.decide(record.as_ref(), &request) {
+                        Decision::Send(write) => *write,
+                        Decision::Done | Decision::Answer(_) => terms.claim(now),
+                    };
                     return Ok(Waited::Write(terms, write));
                 }
             }
@@ -368,7 +324,7 @@ impl<S: Store> Acquiring<S> {
             .or_else(|| invocation.map(|invocation| Until::Deadline(invocation.deadline)))
     }
 
-    fn terms(&self, now: EpochMillis) -> Result<Terms, ClaimError> {
+    pub(super) fn terms(&self, now: EpochMillis) -> Result<Terms, ClaimError> {
         let origin = self.invocation.clone().map(Invocation::into_origin);
         Ok(Terms {
             id: self.id.clone(),

@@ -31,6 +31,8 @@ pub(super) enum Stage {
     Busy(Arc<Record>),
     /// The record was the answer: it serves everybody who asked meanwhile.
     Answered(Verdict, Arc<Record>),
+    /// The store did not answer the leader.
+    Unanswered,
     /// It is over, with the final record if there is one.
     Over(Option<Arc<Record>>),
 }
