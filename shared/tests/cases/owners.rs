@@ -1,0 +1,462 @@
+//! Who may write: lost replies, late writes, losers.
+
+use firstclaim::protocol::Write;
+use firstclaim::record::Data;
+use firstclaim::store::Written;
+use firstclaim::store::memory::Fault;
+use firstclaim::{
+    Answer, ClaimError, Failure, Policy, RunError, Status, Store, StoreError, StoredFailure,
+};
+
+use crate::lab::{
+    Broken, LEASE, Lab, Rule, SECOND, answered, broken, held, operation_failure, quiet, until,
+};
+
+fn failure(code: &str) -> StoredFailure {
+    StoredFailure {
+        code: code.to_owned(),
+        message: "told".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn p15_rejected_duplicates_leave_the_live_claim_alone() {
+    let lab = Lab::new();
+    let first = held(lab.once()).await;
+    for _ in 0..2 {
+        let answer = lab.answer(lab.once()).await;
+        assert!(matches!(answer, Answer::InProgress { .. }), "{answer:?}");
+    }
+    assert!(matches!(
+        first.complete(7).await.answer,
+        Answer::Performed(7)
+    ));
+    assert_eq!(lab.effects(), 0);
+}
+
+#[tokio::test]
+async fn p21_a13_a_lost_reply_does_not_make_the_owner_a_stranger() {
+    let lab = Lab::new();
+    // The client sends the claim again; the second copy is refused by the first.
+    lab.failing.plan([Fault::Repeat]);
+    assert_eq!(lab.answer(lab.once()).await, Answer::Performed(1));
+    assert_eq!((lab.record().attempt, lab.effects()), (1, 1));
+}
+
+#[tokio::test]
+async fn p21_a_lost_reply_to_a_takeover_does_not_make_the_owner_a_stranger() {
+    let lab = Lab::new();
+    lab.crash(lab.once()).await;
+    lab.advance(2 * LEASE);
+    lab.failing.plan([Fault::None, Fault::Repeat]);
+    assert_eq!(lab.answer(lab.once()).await, Answer::Performed(1));
+    assert_eq!(lab.record().attempt, 2);
+}
+
+#[tokio::test]
+async fn p21_n43_a_lost_reply_is_recognised_by_a_read_where_the_engine_returns_no_item() {
+    let lab = Lab::new();
+    let claims = lab.process();
+    // The claim is in the table, but the answer to it says only that something stands there.
+    lab.failing.plan([Fault::NoItem]);
+    lab.crash(lab.once()).await;
+    lab.advance(2 * LEASE);
+    lab.failing.plan([Fault::NoItem, Fault::NoItem]);
+    let once = claims.once(crate::lab::key()).lease(LEASE);
+    assert_eq!(lab.answer(once).await, Answer::Performed(1));
+    assert_eq!(lab.wire.count("read"), 1);
+}
+
+#[tokio::test]
+async fn p21_a_lost_reply_to_the_completion_is_no_loss() {
+    let lab = Lab::new();
+    lab.failing.plan([Fault::None, Fault::Repeat]);
+    assert_eq!(lab.answer(lab.once()).await, Answer::Performed(1));
+    assert_eq!(lab.record().data, Some(Data::Inline("1".to_owned())));
+}
+
+#[tokio::test]
+async fn p21_an_unanswered_completion_that_landed_is_recognised() {
+    let lab = Lab::new();
+    lab.failing
+        .plan([Fault::None, Fault::LoseReply, Fault::LoseReply]);
+    let ran = lab.run(lab.once());
+    let (ran, ()) = tokio::join!(ran, lab.pass(5 * SECOND, SECOND / 10));
+    assert_eq!(ran.unwrap().answer, Answer::Performed(1));
+    assert_eq!(lab.wire.count("finish"), 3);
+}
+
+#[tokio::test]
+async fn p83_n43_a_store_that_does_not_answer_the_claim_is_not_a_lost_race() {
+    let lab = Lab::new();
+    for fault in [Fault::Refuse, Fault::LoseReply] {
+        lab.failing.plan([fault]);
+        let error = lab.run(lab.once()).await.unwrap_err();
+        let RunError::Claim(ClaimError::Store(StoreError::Unavailable { .. })) = error else {
+            panic!("{error:?}");
+        };
+    }
+    assert_eq!(lab.effects(), 0);
+    // The claim whose reply was lost stands, and lapses.
+    let answer = lab.answer(lab.once()).await;
+    assert!(matches!(answer, Answer::InProgress { .. }), "{answer:?}");
+    lab.advance(LEASE);
+    assert_eq!(lab.answer(lab.once()).await, Answer::Performed(1));
+}
+
+#[tokio::test]
+async fn n43_a_read_that_misses_or_fails_is_not_a_lost_race() {
+    let lab = Lab::new();
+    lab.crash(lab.once()).await;
+    lab.failing.plan([Fault::NoItem, Fault::Refuse]);
+    let error = lab.run(lab.once()).await.unwrap_err();
+    assert!(
+        matches!(error, RunError::Claim(ClaimError::Store(_))),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn p90_a_record_that_vanished_before_the_read_is_claimed() {
+    let lab = Lab::new();
+    lab.crash(lab.once()).await;
+    lab.failing.plan([Fault::NoItem]);
+    lab.wire.rule("read", Rule::Hold);
+    let again = {
+        let lab = lab.clone();
+        tokio::spawn(async move { lab.answer(lab.once()).await })
+    };
+    until("the record is read", || lab.wire.count("read") == 1).await;
+    lab.memory.remove(&crate::lab::key().stored());
+    lab.wire.clear("read");
+    assert_eq!(again.await.unwrap(), Answer::Performed(1));
+    assert_eq!(lab.record().attempt, 1);
+}
+
+#[tokio::test]
+async fn p85_the_cause_of_a_failed_claim_stays_in_the_chain() {
+    let lab = Lab::new();
+    lab.failing.plan([Fault::Refuse]);
+    let error = lab.once().claim().await.unwrap_err();
+    let mut chain = Vec::new();
+    let mut next: Option<&dyn std::error::Error> = Some(&error);
+    while let Some(link) = next {
+        chain.push(link.to_string());
+        next = link.source();
+    }
+    assert_eq!(
+        chain,
+        [
+            "the key could not be claimed, so the operation did not run",
+            "the store did not answer PutItem on table memory",
+            "a planned fault",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn p20_a18_a_late_completion_changes_nothing_and_gets_the_winners_result() {
+    let lab = Lab::new();
+    let late = held(lab.once()).await;
+    lab.advance(LEASE);
+    assert_eq!(lab.answer(lab.once()).await, Answer::Performed(1));
+    let stands = lab.record();
+    let outcome = late.complete(99_usize).await;
+    assert_eq!(outcome.answer, Answer::Replayed(1));
+    assert_eq!(outcome.attempt, 2);
+    assert_eq!(lab.record(), stands);
+}
+
+#[tokio::test]
+async fn p20_a18_a_completion_while_the_new_owner_runs_is_refused() {
+    let lab = Lab::new();
+    let late = held(lab.once()).await;
+    lab.advance(LEASE);
+    let winner = held(lab.once()).await;
+    let stands = lab.record();
+    let outcome = late.complete(99).await;
+    assert_eq!(outcome.answer, Answer::Superseded);
+    assert_eq!(outcome.attempt, 2);
+    assert_eq!(lab.record(), stands);
+    assert_eq!(winner.complete(1).await.answer, Answer::Performed(1));
+}
+
+#[tokio::test]
+async fn p20_a_late_failure_of_any_kind_changes_nothing() {
+    for end in 0..3 {
+        for completed in [false, true] {
+            let lab = Lab::new();
+            let late = held(lab.once()).await;
+            lab.advance(LEASE);
+            let winner = held(lab.once()).await;
+            let _winner = match completed {
+                true => {
+                    winner.complete(1).await;
+                    None
+                }
+                false => Some(winner),
+            };
+            let stands = lab.record();
+            match end {
+                0 => late.fail(failure("late")).await.unwrap(),
+                1 => late.release(failure("late")).await.unwrap(),
+                _ => late.give_up(failure("late")).await.unwrap(),
+            }
+            assert_eq!(lab.record(), stands, "end {end}, completed {completed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn p20_p12_a_completion_after_the_lease_stands_while_nobody_took_over() {
+    let lab = Lab::new();
+    let late = held(lab.once()).await;
+    lab.advance(10 * LEASE);
+    assert_eq!(late.complete(7).await.answer, Answer::Performed(7));
+    assert_eq!(lab.answer(lab.once()).await, Answer::Replayed(7));
+}
+
+#[tokio::test]
+async fn p12_p20_n34_a_record_that_vanished_is_restored_by_its_completion() {
+    let lab = Lab::new();
+    let claim = held(lab.once().event("delivery-1")).await;
+    claim.checkpoint("charge", &"ch_1").await.unwrap();
+    lab.memory.remove(&crate::lab::key().stored());
+    assert_eq!(claim.complete(7).await.answer, Answer::Performed(7));
+    let record = lab.record();
+    assert_eq!(record.status, Status::Completed);
+    assert_eq!(record.origin.event.as_deref(), Some("delivery-1"));
+    assert_eq!(record.checkpoints["charge"], "\"ch_1\"");
+    assert_eq!(lab.answer(lab.once()).await, Answer::Replayed(7));
+}
+
+#[tokio::test]
+async fn p12_a_record_that_vanished_and_was_claimed_by_another_is_not_overwritten() {
+    let lab = Lab::new();
+    let late = held(lab.once()).await;
+    lab.memory.remove(&crate::lab::key().stored());
+    let other = held(lab.once()).await;
+    let stands = lab.record();
+    assert_eq!(late.complete(7).await.answer, Answer::Superseded);
+    assert_eq!(lab.record(), stands);
+    drop(other);
+}
+
+#[tokio::test]
+async fn p12_n34_behind_its_window_a_vanished_record_is_not_restored() {
+    // The window that the owner knows of ends 31 days after the claim; a grace before it the
+    // record may be restored no more.
+    let window = 31 * 24 * 3600 * SECOND;
+    for (early, restored) in [(3 * SECOND, true), (2 * SECOND, false)] {
+        let lab = Lab::new();
+        let late = held(lab.once()).await;
+        lab.memory.remove(&crate::lab::key().stored());
+        lab.advance(window - early);
+        let answer = late.complete(7).await.answer;
+        let wanted = match restored {
+            true => Answer::Performed(7),
+            false => Answer::Superseded,
+        };
+        assert_eq!(answer, wanted, "{early:?}");
+        assert_eq!(lab.memory.records().len(), usize::from(restored));
+    }
+}
+
+#[tokio::test]
+async fn p12_a_release_of_a_vanished_record_is_done_and_a_checkpoint_on_it_is_lost() {
+    let lab = Lab::new();
+    let claim = held(lab.once()).await;
+    lab.memory.remove(&crate::lab::key().stored());
+    let error = claim.checkpoint("charge", &1).await.unwrap_err();
+    assert_eq!(error.to_string(), "the claim was lost during step `charge`");
+    assert!(claim.is_lost());
+    claim.release(failure("busy")).await.unwrap();
+    assert!(lab.memory.records().is_empty());
+}
+
+#[tokio::test]
+async fn p23_a_late_copy_of_a_release_leaves_the_next_owner_alone() {
+    let lab = Lab::new();
+    let claim = held(lab.once()).await;
+    let release = Write::Release {
+        owner: claim.owner().clone(),
+        error: None,
+    };
+    claim.release(failure("busy")).await.unwrap();
+    let next = held(lab.once()).await;
+    let stands = lab.record();
+    let written = lab.memory.write(&stands.id, &release).await.unwrap();
+    assert!(matches!(written, Written::Refused(_)), "{written:?}");
+    assert_eq!(lab.record(), stands);
+    assert_eq!(next.complete(2).await.answer, Answer::Performed(2));
+}
+
+#[tokio::test]
+async fn n37_a_release_whose_reply_was_lost_is_done() {
+    let lab = Lab::new();
+    lab.failing.plan([Fault::None, Fault::Repeat]);
+    let ran = lab
+        .once()
+        .run(|_work| async { Err::<usize, _>(Failure::did_not_happen("busy", broken("not now"))) });
+    operation_failure(ran.await);
+    assert_eq!(lab.answer(lab.once()).await, Answer::Performed(1));
+}
+
+#[tokio::test]
+async fn n42_twenty_processes_with_one_key_have_one_winner_and_only_it_may_end_the_claim() {
+    let lab = Lab::new();
+    let mut winner = Vec::new();
+    for _ in 0..20 {
+        if let firstclaim::Claimed::Held(claim) = lab.once().claim().await.unwrap() {
+            winner.push(claim);
+        }
+    }
+    assert_eq!(winner.len(), 1);
+    let stands = lab.record();
+    let stranger = firstclaim::Owner::new("a-guess");
+    for write in [
+        Write::Release {
+            owner: stranger.clone(),
+            error: None,
+        },
+        Write::Finish {
+            owner: stranger,
+            status: Status::Completed,
+            data: Data::Inline("0".to_owned()),
+            expiration: stands.expiration.unwrap(),
+        },
+    ] {
+        let written = lab.memory.write(&stands.id, &write).await.unwrap();
+        assert!(matches!(written, Written::Refused(_)), "{written:?}");
+    }
+    assert_eq!(lab.record(), stands);
+}
+
+#[tokio::test]
+async fn n43_a_loser_leaves_nothing_behind() {
+    let lab = Lab::new();
+    let winner = held(lab.once()).await;
+    let stands = lab.record();
+    answered(lab.once().activity("about to charge").event("other")).await;
+    assert_eq!(lab.record(), stands);
+    drop(winner);
+}
+
+#[tokio::test]
+async fn n47_a_superseded_completion_under_hold_keeps_the_settled_result() {
+    use firstclaim::protocol::Settlement;
+
+    let lab = Lab::new();
+    let late = held(lab.once().policy(Policy::Hold)).await;
+    lab.advance(LEASE);
+    let result = Data::Inline("1".to_owned());
+    lab.settle(Settlement::Result(result)).await;
+    let stands = lab.record();
+    assert_eq!(late.complete(99).await.answer, Answer::Replayed(1));
+    assert_eq!(lab.record(), stands);
+}
+
+#[tokio::test]
+async fn p28_a_completion_that_is_never_answered_is_told_and_nothing_releases() {
+    let lab = Lab::new();
+    lab.wire.rule("finish", Rule::Refuse);
+    let ran = lab.run(lab.once());
+    let (ran, ()) = tokio::join!(ran, lab.pass(10 * SECOND, SECOND / 10));
+    assert_eq!(ran.unwrap().answer, Answer::NotRecorded(1));
+    assert_eq!(
+        lab.wire.log(),
+        [["claim"].as_slice(), &["finish"; 5]].concat()
+    );
+    // Until the lease lapses nobody runs it again, in this process or another.
+    lab.wire.clear("finish");
+    let answer = lab.answer(lab.once()).await;
+    assert!(matches!(answer, Answer::InProgress { .. }), "{answer:?}");
+    lab.advance(LEASE);
+    assert_eq!(lab.answer(lab.once()).await, Answer::Performed(2));
+}
+
+#[tokio::test]
+async fn p28_an_unrecorded_permanent_failure_is_told_and_nothing_releases() {
+    let lab = Lab::new();
+    lab.wire.rule("finish", Rule::Refuse);
+    let ran = lab.once().policy(Policy::Hold).run(|_work| async {
+        Err::<usize, Failure<Broken>>(Failure::permanent("declined", broken("no")))
+    });
+    let (ran, ()) = tokio::join!(ran, lab.pass(10 * SECOND, SECOND / 10));
+    let RunError::Operation {
+        failure, record, ..
+    } = ran.unwrap_err()
+    else {
+        panic!("the operation ran");
+    };
+    assert_eq!(failure.error, broken("no"));
+    assert!(
+        matches!(record, Some(StoreError::Unavailable { .. })),
+        "{record:?}"
+    );
+    assert_eq!(
+        lab.wire.log(),
+        [["claim"].as_slice(), &["finish"; 5]].concat()
+    );
+    lab.wire.clear("finish");
+    lab.advance(LEASE);
+    let answer = lab.answer(lab.once()).await;
+    assert!(matches!(answer, Answer::Held { .. }), "{answer:?}");
+}
+
+#[tokio::test]
+async fn p28_the_completion_is_sent_again_only_while_time_is_left() {
+    let lab = Lab::new();
+    lab.wire.rule("finish", Rule::Refuse);
+    let claim = held(lab.once()).await;
+    lab.advance(LEASE - 2 * SECOND - SECOND / 20);
+    let finish = tokio::spawn(claim.complete(1));
+    until("it is sent", || finish.is_finished()).await;
+    assert_eq!(finish.await.unwrap().answer, Answer::NotRecorded(1));
+    assert_eq!(lab.wire.count("finish"), 1);
+    quiet().await;
+}
+
+#[tokio::test]
+async fn p30_a7_an_execution_that_resumes_re_enters_its_own_claim_and_nobody_elses() {
+    let lab = Lab::new();
+    let own = firstclaim::Owner::new("execution-1");
+    let resumed = || lab.once().owner(own.clone());
+    lab.crash(resumed()).await;
+    lab.advance(10 * SECOND);
+    let other = firstclaim::Owner::new("execution-2");
+    let answer = lab.answer(lab.once().owner(other)).await;
+    assert!(matches!(answer, Answer::InProgress { .. }), "{answer:?}");
+    let outcome = lab.run(resumed()).await.unwrap();
+    assert_eq!((outcome.answer, outcome.attempt), (Answer::Performed(1), 1));
+    assert_eq!(lab.answer(resumed()).await, Answer::Replayed(1));
+}
+
+#[tokio::test]
+async fn a7_an_execution_that_resumes_too_late_gives_its_key_back_under_rerun_only() {
+    for (policy, suspend) in [
+        (Policy::Rerun, false),
+        (Policy::Hold, false),
+        (Policy::Hold, true),
+    ] {
+        let lab = Lab::new();
+        let own = firstclaim::Owner::new("execution-1");
+        let resumed = || lab.once().owner(own.clone()).policy(policy);
+        let claim = held(resumed()).await;
+        match suspend {
+            true => claim.give_up(failure("timeout")).await.unwrap(),
+            false => drop(claim),
+        }
+        lab.advance(LEASE);
+        let error = lab.run(resumed()).await.unwrap_err();
+        assert!(
+            matches!(error, RunError::Claim(ClaimError::NoTime { .. })),
+            "{error:?}"
+        );
+        let answer = lab.answer(lab.once()).await;
+        match policy {
+            Policy::Rerun => assert_eq!(answer, Answer::Performed(1)),
+            Policy::Hold => assert!(matches!(answer, Answer::Held { .. }), "{answer:?}"),
+        }
+    }
+}
