@@ -383,3 +383,30 @@ async fn a_record_says_how_much_time_is_left() {
     assert!(claim.is_lost());
     assert_eq!(claim.remaining(), Duration::ZERO);
 }
+
+#[tokio::test]
+async fn a38_a41_a42_a_redelivery_is_a_duplicate_for_as_long_as_the_window_is_open() {
+    let lab = Lab::new();
+    let same_process = lab.process();
+    for hour in 0..72 {
+        for claims in [lab.process(), same_process.clone()] {
+            lab.answer(claims.once(key()).lease(LEASE)).await;
+            assert_eq!(lab.effects(), 1, "hour {hour}");
+        }
+        lab.advance(3600 * SECOND);
+    }
+}
+
+#[tokio::test]
+async fn a28_a_call_sent_again_while_the_first_still_runs_is_told_and_then_replayed() {
+    let lab = Lab::new();
+    let first = held(lab.once()).await;
+    lab.advance(SECOND);
+    let Answer::InProgress { retry_after, .. } = lab.answer(lab.once()).await else {
+        panic!("the first still runs");
+    };
+    assert_eq!(retry_after, LEASE - SECOND);
+    lab.advance(4 * SECOND);
+    first.complete(lab.effect()).await;
+    assert_eq!(lab.answer(lab.once()).await, Answer::Replayed(1));
+}

@@ -202,3 +202,22 @@ fn failure() -> firstclaim::StoredFailure {
         message: "no".to_owned(),
     }
 }
+
+#[tokio::test]
+async fn a9_a_rewritten_body_is_a_duplicate_when_canonical_and_a_mismatch_by_its_bytes() {
+    let sent = br#"{"amount":5,"to":"ada"}"#;
+    let again = br#"{ "to": "ada", "amount": 5 }"#;
+    for (canonical, fingerprint) in [
+        (true, Fingerprint::of_bytes as fn(&[u8]) -> Fingerprint),
+        (false, Fingerprint::of_raw),
+    ] {
+        let lab = Lab::new();
+        lab.answer(lab.once().fingerprint(fingerprint(sent))).await;
+        let once = lab.once().fingerprint(fingerprint(again));
+        let answer = lab.answer(once).await;
+        match canonical {
+            true => assert_eq!(answer, Answer::Replayed(1)),
+            false => assert!(matches!(answer, Answer::Mismatch { .. }), "{answer:?}"),
+        }
+    }
+}

@@ -460,3 +460,43 @@ async fn a7_an_execution_that_resumes_too_late_gives_its_key_back_under_rerun_on
         }
     }
 }
+
+#[tokio::test]
+async fn a7_an_execution_that_gave_its_key_back_takes_it_over_like_anybody() {
+    let lab = Lab::new();
+    let resumed = || lab.once().owner(firstclaim::Owner::new("execution-1"));
+    let claim = held(resumed()).await;
+    claim.release(failure("busy")).await.unwrap();
+    let outcome = lab.run(resumed()).await.unwrap();
+    assert_eq!((outcome.answer, outcome.attempt), (Answer::Performed(1), 2));
+}
+
+#[tokio::test]
+async fn p20_what_is_left_of_an_operation_writes_nothing_after_its_end() {
+    let lab = Lab::new();
+    let claim = held(lab.once()).await;
+    let work = claim.work().clone();
+    claim.complete(1).await;
+    let stands = lab.record();
+    let error = work.checkpoint("late", &1).await.unwrap_err();
+    assert_eq!(error.to_string(), "the claim was lost during step `late`");
+    work.set_activity(Some("still here")).await.unwrap();
+    assert_eq!(lab.record(), stands);
+}
+
+#[tokio::test]
+async fn n43_a_record_that_was_away_for_a_moment_is_completed() {
+    let lab = Lab::new();
+    let claim = held(lab.once()).await;
+    let record = lab.record();
+    lab.memory.remove(&record.id);
+    lab.wire.rule("read", Rule::Hold);
+    let finish = tokio::spawn(claim.complete(7));
+    until("the record is read", || lab.wire.count("read") == 1).await;
+    // Back before the read, as after a refusal by a replica that was behind.
+    lab.memory.put(record);
+    lab.wire.clear("read");
+    assert_eq!(finish.await.unwrap().answer, Answer::Performed(7));
+    assert_eq!(lab.wire.log(), ["claim", "finish", "read", "finish"]);
+    assert_eq!(lab.record().status, Status::Completed);
+}

@@ -181,3 +181,17 @@ async fn no_token_of_an_owner_is_said() {
     assert!(!heard.lines().is_empty());
     assert!(heard.lines().iter().all(|line| !line.contains(&token)));
 }
+
+#[tokio::test]
+async fn giving_up_a_record_that_is_gone_is_done() {
+    let lab = Lab::new();
+    let claim = held(lab.once()).await;
+    lab.memory.remove(&key().stored());
+    let (heard, _guard) = listening();
+    let failure = StoredFailure {
+        code: "busy".to_owned(),
+        message: "later".to_owned(),
+    };
+    claim.release(failure).await.unwrap();
+    assert_eq!(heard.lines(), Vec::<String>::new());
+}
