@@ -24,4 +24,5 @@ mod renewal;
 mod results;
 mod said;
 mod steps;
+mod table;
 mod waiting;
