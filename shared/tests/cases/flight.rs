@@ -324,3 +324,15 @@ async fn p83_a_store_that_does_not_answer_fails_all_at_once_and_not_one_after_th
     }
     assert_eq!(lab.effects(), 0);
 }
+
+#[tokio::test]
+async fn n38_one_that_does_not_wait_takes_over_from_a_leader_that_hangs_beyond_its_lease() {
+    let lab = Lab::new();
+    let claims = lab.process();
+    let (leader, end) = working(&lab, request(&claims));
+    until("it is claimed", || !lab.memory.records().is_empty()).await;
+    lab.advance(LEASE);
+    assert_eq!(lab.answer(request(&claims)).await, Answer::Performed(1));
+    end.send(()).unwrap();
+    assert_eq!(leader.await.unwrap(), Answer::Replayed(1));
+}

@@ -114,9 +114,24 @@ async fn p75_a_companion_that_is_gone_or_damaged_is_told_and_the_work_not_repeat
         assert_eq!((found.bytes, &found.sha256), (note.bytes, &note.sha256));
         assert_eq!(found.reason, "its companion item is missing or damaged");
     }
+    // Whole, but another's.
+    let other = firstclaim::Key::new("orders", "another").unwrap();
+    let once = lab.process().once(other.clone()).lease(LEASE);
+    returning(&lab, once, &noise(6000)).await;
+    let Some(Data::Companion { id: others, .. }) =
+        lab.process().read(&other).await.unwrap().unwrap().data
+    else {
+        panic!("it is large");
+    };
+    let packed = lab.memory.companion(&others).await.unwrap().unwrap();
+    let put = lab.memory.put_companion(&id, packed, EpochSeconds(0));
+    put.await.unwrap();
+    omitted(returning(&lab, lab.once(), &text).await);
+
     lab.memory.remove_companions();
     omitted(returning(&lab, lab.once(), &text).await);
-    assert_eq!(lab.effects(), 1);
+    // One for each key.
+    assert_eq!(lab.effects(), 2);
 }
 
 #[tokio::test]
@@ -174,7 +189,8 @@ async fn p28_a_companion_whose_first_write_is_refused_is_sent_again() {
 async fn p75_a_record_that_the_store_finds_too_large_is_completed_without_its_result() {
     let lab = Lab::new();
     lab.wire.rule("finish", Rule::TooLarge);
-    let first = returning(&lab, lab.once(), "result").await;
+    let first = returning(&lab, lab.once(), "result");
+    let (first, ()) = tokio::join!(first, lab.pass(5 * SECOND, SECOND / 10));
     assert_eq!(first, Answer::Performed("result".to_owned()));
     lab.wire.clear("finish");
     let note = omitted(returning(&lab, lab.once(), "result").await);

@@ -221,3 +221,14 @@ async fn a9_a_rewritten_body_is_a_duplicate_when_canonical_and_a_mismatch_by_its
         }
     }
 }
+
+#[tokio::test]
+async fn p57_a_live_record_found_by_the_hint_is_no_answer_of_its_own() {
+    // An eventual read may be older than a settle that unbound the key.
+    let lab = Lab::new();
+    let claim = held(lab.once().fingerprint(five())).await;
+    let once = lab.once().fingerprint(fifty()).redelivered(true);
+    assert_mismatch(lab.run(once).await);
+    assert_eq!(lab.wire.log(), ["claim", "hint", "claim"]);
+    drop(claim);
+}
