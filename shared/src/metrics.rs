@@ -182,3 +182,39 @@ impl Metrics {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_what_cloudwatch_reads() {
+        let metrics = Metrics::new("queue");
+        metrics.count(Some("github"), Metric::Performed);
+        metrics.count(Some("github"), Metric::Performed);
+        metrics.count(Some("github"), Metric::TargetMisconfigured);
+        metrics.latency(Some("github"), Duration::from_millis(12));
+        metrics.count(None, Metric::Refused);
+        let mut out = Vec::new();
+        metrics
+            .flush(EpochMillis(1_794_478_900_000), &mut out)
+            .unwrap();
+        let expected = concat!(
+            r#"{"Refused":1,"_aws":{"CloudWatchMetrics":[{"Dimensions":[["service"]],"#,
+            r#""Metrics":[{"Name":"Refused","Unit":"Count"}],"Namespace":"firstclaim"}],"#,
+            r#""Timestamp":1794478900000},"service":"queue"}"#,
+            "\n",
+            r#"{"LatencyMs":[12],"Performed":2,"TargetMisconfigured":1,"_aws":{"#,
+            r#""CloudWatchMetrics":[{"Dimensions":[["service"],["service","sender"]],"#,
+            r#""Metrics":[{"Name":"Performed","Unit":"Count"},"#,
+            r#"{"Name":"TargetMisconfigured","Unit":"Count"},"#,
+            r#"{"Name":"LatencyMs","Unit":"Milliseconds"}],"Namespace":"firstclaim"}],"#,
+            r#""Timestamp":1794478900000},"sender":"github","service":"queue"}"#,
+            "\n",
+        );
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut nothing = Vec::new();
+        metrics.flush(EpochMillis(0), &mut nothing).unwrap();
+        assert!(nothing.is_empty(), "it starts again from zero");
+    }
+}

@@ -112,6 +112,8 @@ struct Plan {
     once: HashMap<String, VecDeque<Step>>,
     always: HashMap<String, Step>,
     calls: BTreeMap<String, usize>,
+    /// The capacity that the engine says it took, once that is asked for.
+    units: Option<f64>,
 }
 
 impl Proxy {
@@ -187,9 +189,23 @@ impl Proxy {
         self.state.plan().calls.values().sum()
     }
 
+    /// Asks the engine from now on what capacity each DynamoDB call takes.
+    pub fn measure(&self) {
+        self.state.plan().units = Some(0.0);
+    }
+
+    /// The capacity units that the engine reported since the last [`forget`](Self::forget). It
+    /// reports none for a refused write, though DynamoDB bills it by the size of the stored item.
+    #[must_use]
+    pub fn units(&self) -> f64 {
+        self.state.plan().units.unwrap_or_default()
+    }
+
     /// Counts from zero again.
     pub fn forget(&self) {
-        self.state.plan().calls.clear();
+        let mut plan = self.state.plan();
+        plan.calls.clear();
+        plan.units = plan.units.map(|_| 0.0);
     }
 }
 
@@ -253,11 +269,12 @@ impl State {
         let url = format!("{}{}", self.upstream, request.uri());
         let mut headers = request.headers().clone();
         headers.remove("host");
+        headers.remove("content-length");
         let sent = self
             .client
             .request(request.method().clone(), url)
             .headers(headers)
-            .body(request.body().clone())
+            .body(self.measured(request.body()))
             .send()
             .await;
         let Ok(response) = sent else {
@@ -270,8 +287,34 @@ impl State {
             .unwrap_or("application/x-amz-json-1.0")
             .to_owned();
         match response.bytes().await {
-            Ok(body) => answer(status, &[("content-type", &content_type)], body),
+            Ok(body) => {
+                self.add_units(&body);
+                answer(status, &[("content-type", &content_type)], body)
+            }
             Err(_) => Reply::Close,
+        }
+    }
+
+    /// The body, with the question for its capacity if that is to be measured.
+    fn measured(&self, body: &Bytes) -> Bytes {
+        if self.plan().units.is_none() {
+            return body.clone();
+        }
+        match serde_json::from_slice(body) {
+            Ok(Value::Object(mut fields)) => {
+                fields.insert("ReturnConsumedCapacity".to_owned(), json!("TOTAL"));
+                Bytes::from(Value::Object(fields).to_string())
+            }
+            _ => body.clone(),
+        }
+    }
+
+    fn add_units(&self, body: &Bytes) {
+        if let Some(units) = &mut self.plan().units
+            && let Ok(answer) = serde_json::from_slice::<Value>(body)
+            && let Some(taken) = answer["ConsumedCapacity"]["CapacityUnits"].as_f64()
+        {
+            *units += taken;
         }
     }
 }

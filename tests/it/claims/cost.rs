@@ -12,7 +12,7 @@ use crate::registry::{Test, tests};
 
 pub(crate) fn tests() -> Vec<Test> {
     tests![
-        shape: p100_each_path_has_its_price;
+        shape: p100_each_path_has_its_price, p100_a_small_record_takes_one_unit_a_write;
         race:
     ]
 }
@@ -49,6 +49,45 @@ async fn p100_each_path_has_its_price(lab: &Lab) -> anyhow::Result<()> {
     cost(lab, "failure", 1, 1)?;
     run(&claims, &failing, "done").await?;
     cost(lab, "retry after a failure", 1, 2)
+}
+
+async fn p100_a_small_record_takes_one_unit_a_write(lab: &Lab) -> anyhow::Result<()> {
+    lab.dynamodb.measure();
+    let clock = clock();
+    let claims = claims_on(lab.store_through_proxy().await, &clock)?;
+    let key = Key::new("units", "1")?;
+
+    run(&claims, &key, "done").await?;
+    units(lab, "first execution", 2.0)?;
+
+    // A hint reads first, and eventually: half a unit in place of a refused write.
+    let hinted = claims_on(lab.store_through_proxy().await, &clock)?;
+    let outcome = hinted
+        .once(key)
+        .lease(LEASE)
+        .redelivered(true)
+        .run(|_work| async { Ok::<String, Failure<String>>("again".to_owned()) })
+        .await?;
+    ensure!(matches!(outcome.answer, Answer::Replayed(_)), "{outcome:?}");
+    units(lab, "hinted duplicate", 0.5)?;
+
+    let busy = Key::new("units", "2")?;
+    drop(held(&claims, &busy).await?);
+    units(lab, "claim", 1.0)?;
+    clock.advance(LEASE + Duration::from_millis(1));
+    run(&claims, &busy, "done").await?;
+    units(lab, "takeover and completion", 2.0)
+}
+
+/// The capacity units since the last look, where the engine reports them.
+fn units(lab: &Lab, path: &str, expected: f64) -> anyhow::Result<()> {
+    let units = lab.dynamodb.units();
+    lab.dynamodb.forget();
+    ensure!(
+        (units - expected).abs() < 0.01,
+        "{path}: {units} capacity units instead of {expected}"
+    );
+    Ok(())
 }
 
 /// What was called since the last look.
