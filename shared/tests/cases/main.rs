@@ -25,4 +25,5 @@ mod results;
 mod said;
 mod steps;
 mod table;
+mod vanished;
 mod waiting;
