@@ -1,4 +1,5 @@
-//! `CASES.md` says which tests show which case. That it is true is a test too.
+//! `CASES.md` says which tests show which case, and `DESIGN.md` which show what follows from a
+//! failure. That it is true is a test too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -107,6 +108,29 @@ fn every_case_has_its_tests() {
             assert!(shown, "{test} is not in the row of {number}");
         }
     }
+}
+
+#[test]
+fn the_design_names_tests_that_exist() {
+    let (own, _) = folders();
+    let design = fs::read_to_string(own.join("DESIGN.md")).unwrap();
+    let mut found = 0;
+    // The integration suite's tests are marked, and lie elsewhere.
+    let named = design.replace("integration `", "`integration ");
+    for name in named.split('`').skip(1).step_by(2) {
+        let Some((module, test)) = name.split_once("::") else {
+            continue;
+        };
+        let Ok(text) = fs::read_to_string(own.join(format!("tests/cases/{module}.rs"))) else {
+            continue;
+        };
+        assert!(
+            text.contains(&format!("fn {test}()")),
+            "there is no test {name}"
+        );
+        found += 1;
+    }
+    assert!(found > 20, "{found}");
 }
 
 #[test]
