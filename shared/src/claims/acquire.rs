@@ -1,6 +1,6 @@
 //! Acquiring: from a request to a claim that is held, or to the record's answer.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -58,7 +58,7 @@ enum Asked {
 pub(super) struct Acquiring<S> {
     pub(super) once: Once<S>,
     pub(super) id: String,
-    owner: Owner,
+    owner: OnceLock<Owner>,
     invocation: Option<Invocation>,
     inspects: bool,
     started: EpochMillis,
@@ -71,12 +71,7 @@ impl<S: Store> Once<S> {
         let started = self.claims.now();
         let mut acquiring = Acquiring {
             id: self.key.stored(),
-            // One token for this call and all its retries: a token minted anew would make the
-            // caller a stranger to its own claim.
-            owner: match &self.owner {
-                Some(owner) => owner.clone(),
-                None => self.claims.source.token(),
-            },
+            owner: OnceLock::new(),
             invocation: Invocation::current(),
             inspects,
             started,
@@ -196,7 +191,7 @@ impl<S: Store> Acquiring<S> {
     /// under: that one is left to lapse.
     async fn give_back(&self, off_by_ms: i64) -> ClaimError {
         let release = Write::Release {
-            owner: self.owner.clone(),
+            owner: self.owner().clone(),
             error: None,
         };
         let claims = &self.once.claims;
@@ -232,7 +227,7 @@ impl<S: Store> Acquiring<S> {
             }
             // Woken at the end of the lease too: a crashed winner's key is free from then on.
             let lapse = seen.lease.map_or(LAST_LOOK, |end| end.since(now));
-            let pause = jittered(look, &self.owner, round)
+            let pause = jittered(look, self.owner(), round)
                 .min(lapse.max(Duration::from_millis(1)))
                 .min(self.patience.since(now));
             claims.source.sleep(pause).await;
@@ -293,6 +288,7 @@ impl<S: Store> Acquiring<S> {
             (Some(Until::Lease(length)), Some(total)) => Some((length, total)),
             _ => None,
         };
+        let owner = self.owner().clone();
         // The lease that was written, not one that is counted from now.
         let lease = record.lease.unwrap_or(RELEASED);
         let live = Live {
@@ -304,7 +300,7 @@ impl<S: Store> Acquiring<S> {
             claims: self.once.claims,
             key: self.once.key,
             record,
-            owner: self.owner,
+            owner,
             window: self.once.window,
             policy: self.once.policy,
             enters,
@@ -315,6 +311,15 @@ impl<S: Store> Acquiring<S> {
             lost: watch::Sender::new(false),
         }));
         Claim::new(work, flight)
+    }
+
+    /// One token for this call and all its retries: a token minted anew would make the caller a
+    /// stranger to its own claim. A request that the process's memory answers needs none.
+    fn owner(&self) -> &Owner {
+        self.owner.get_or_init(|| match &self.once.owner {
+            Some(owner) => owner.clone(),
+            None => self.once.claims.source.token(),
+        })
     }
 
     fn until(&self) -> Option<Until> {
@@ -328,7 +333,7 @@ impl<S: Store> Acquiring<S> {
         let origin = self.invocation.clone().map(Invocation::into_origin);
         Ok(Terms {
             id: self.id.clone(),
-            owner: self.owner.clone(),
+            owner: self.owner().clone(),
             lease: self.lease_end(now)?,
             window: self.once.window,
             policy: self.once.policy,

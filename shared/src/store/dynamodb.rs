@@ -105,15 +105,19 @@ impl DynamoDb {
         &self.table
     }
 
-    async fn put(&self, record: &Record, expression: Expression) -> Result<Written, StoreError> {
+    async fn put(
+        &self,
+        record: &Record,
+        mut expression: Expression,
+    ) -> Result<Written, StoreError> {
         let answer = self
             .client
             .put_item()
             .table_name(&*self.table)
             .set_item(Some(to_item(record)))
-            .set_condition_expression(expression.condition)
-            .set_expression_attribute_names(Some(expression.names))
-            .set_expression_attribute_values(expression.values)
+            .set_condition_expression(expression.take_condition())
+            .set_expression_attribute_names(Some(expression.take_names()))
+            .set_expression_attribute_values(expression.take_values())
             .return_values_on_condition_check_failure(OnFailure::AllOld)
             .send()
             .await;
@@ -131,7 +135,7 @@ impl DynamoDb {
     async fn update(
         &self,
         id: &str,
-        expression: Expression,
+        mut expression: Expression,
         returned: ReturnValue,
     ) -> Result<Written, StoreError> {
         let answer = self
@@ -139,10 +143,10 @@ impl DynamoDb {
             .update_item()
             .table_name(&*self.table)
             .key(ID, AttributeValue::S(id.to_owned()))
-            .update_expression(expression.update())
-            .set_condition_expression(expression.condition)
-            .set_expression_attribute_names(Some(expression.names))
-            .set_expression_attribute_values(expression.values)
+            .update_expression(expression.take_update())
+            .set_condition_expression(expression.take_condition())
+            .set_expression_attribute_names(Some(expression.take_names()))
+            .set_expression_attribute_values(expression.take_values())
             .return_values(returned)
             .return_values_on_condition_check_failure(OnFailure::AllOld)
             .send()

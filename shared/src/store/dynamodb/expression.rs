@@ -11,88 +11,139 @@ use crate::protocol::{Condition, Seen, Settlement, Term, Write};
 use crate::record::{Activity, Data, Owner, Policy, RELEASED, SUSPENDED, Status};
 
 /// A condition and a change, with the placeholders that they use. Every attribute name is a
-/// placeholder, so that no reserved word matters.
+/// placeholder (`#status` for `status`), so that no reserved word matters.
 #[derive(Debug, Default)]
 pub(super) struct Expression {
-    pub(super) condition: Option<String>,
-    set: Vec<String>,
-    remove: Vec<String>,
-    pub(super) names: HashMap<String, String>,
-    pub(super) values: Option<Item>,
+    condition: String,
+    set: String,
+    remove: String,
+    names: Vec<(&'static str, String)>,
+    values: Vec<(&'static str, &'static str, AttributeValue)>,
 }
 
 impl Expression {
     pub(super) fn of(write: &Write, condition: &Condition) -> Self {
         let mut expression = Self::default();
-        expression.condition = Some(expression.render(condition)).filter(|text| !text.is_empty());
+        expression.render(condition);
         expression.change(write);
         expression
     }
 
-    /// A condition as an expression.
-    fn render(&mut self, condition: &Condition) -> String {
+    /// The condition; `None` if nothing is asked.
+    pub(super) fn take_condition(&mut self) -> Option<String> {
+        Some(std::mem::take(&mut self.condition)).filter(|text| !text.is_empty())
+    }
+
+    /// The change.
+    pub(super) fn take_update(&mut self) -> String {
+        let mut update = String::with_capacity(16 + self.set.len() + self.remove.len());
+        for (word, changes) in [("SET ", &self.set), (" REMOVE ", &self.remove)] {
+            if !changes.is_empty() {
+                update.push_str(word);
+                update.push_str(changes);
+            }
+        }
+        update
+    }
+
+    /// The attribute names behind the placeholders.
+    pub(super) fn take_names(&mut self) -> HashMap<String, String> {
+        let names = std::mem::take(&mut self.names).into_iter();
+        names
+            .map(|(placeholder, name)| (format!("#{placeholder}"), name))
+            .collect()
+    }
+
+    /// The values behind the placeholders; `None` if there are none, which DynamoDB wants told.
+    pub(super) fn take_values(&mut self) -> Option<Item> {
+        if self.values.is_empty() {
+            return None;
+        }
+        let values = std::mem::take(&mut self.values).into_iter();
+        let placed = values.map(|(kind, label, value)| (format!(":{kind}{label}"), value));
+        Some(placed.collect())
+    }
+
+    /// Writes a condition as an expression.
+    fn render(&mut self, condition: &Condition) {
         match condition {
             Condition::Is(term) => self.compare(term),
             Condition::All(parts) => self.join(parts, " AND "),
             Condition::Any(parts) => self.join(parts, " OR "),
             Condition::Not(terms) => {
-                let terms: Vec<String> = terms.iter().map(|term| self.compare(term)).collect();
-                format!("NOT ({})", terms.join(" AND "))
+                self.condition.push_str("NOT (");
+                for (at, term) in terms.iter().enumerate() {
+                    if at > 0 {
+                        self.condition.push_str(" AND ");
+                    }
+                    self.compare(term);
+                }
+                self.condition.push(')');
             }
         }
     }
 
-    fn join(&mut self, parts: &[Condition], word: &str) -> String {
+    fn join(&mut self, parts: &[Condition], word: &str) {
         // DynamoDB refuses parentheses around parentheses.
         if let [only] = parts {
             return self.render(only);
         }
-        let parts: Vec<String> = parts
-            .iter()
-            .map(|part| match part {
-                Condition::Is(term) => self.compare(term),
-                deeper => format!("({})", self.render(deeper)),
-            })
-            .collect();
-        parts.join(word)
+        for (at, part) in parts.iter().enumerate() {
+            if at > 0 {
+                self.condition.push_str(word);
+            }
+            if let Condition::Is(term) = part {
+                self.compare(term);
+                continue;
+            }
+            self.condition.push('(');
+            self.render(part);
+            self.condition.push(')');
+        }
     }
 
-    fn compare(&mut self, term: &Term) -> String {
+    fn compare(&mut self, term: &Term) {
         match term {
-            Term::NoItem => format!("attribute_not_exists({})", self.name(ID)),
-            Term::NoOwner => format!("attribute_not_exists({})", self.name(OWNER)),
-            Term::NoLease => format!("attribute_not_exists({})", self.name(LEASE)),
+            Term::NoItem => self.absent(ID),
+            Term::NoOwner => self.absent(OWNER),
+            Term::NoLease => self.absent(LEASE),
             Term::WindowEndedBefore(second) => {
-                let end = self.name(EXPIRATION);
-                format!("{end} < {}", self.number("now_s", second.0))
+                self.compared(EXPIRATION, " < ", "now_s", number(second.0));
             }
-            Term::StatusIs(status) => {
-                let name = self.name(STATUS);
-                format!("{name} = {}", self.text("status", status.as_str()))
-            }
-            Term::OwnerIs(owner) => {
-                let name = self.name(OWNER);
-                format!("{name} = {}", self.text("owner", owner.expose()))
-            }
+            Term::StatusIs(status) => self.compared(STATUS, " = ", "status", text(status.as_str())),
+            Term::OwnerIs(owner) => self.compared(OWNER, " = ", "owner", text(owner.expose())),
             Term::AttemptIs(attempt) => {
-                let name = self.name(ATTEMPT);
-                format!("{name} = {}", self.number("attempt", (*attempt).into()))
+                self.compared(ATTEMPT, " = ", "attempt", number((*attempt).into()));
             }
-            Term::LeaseIs(lease) => {
-                let name = self.name(LEASE);
-                format!("{name} = {}", self.number("lease", lease.0))
-            }
-            Term::LeaseAbove(limit) => {
-                let name = self.name(LEASE);
-                format!("{name} > {}", self.number("limit", limit.0))
-            }
+            Term::LeaseIs(lease) => self.compared(LEASE, " = ", "lease", number(lease.0)),
+            Term::LeaseAbove(limit) => self.compared(LEASE, " > ", "limit", number(limit.0)),
             Term::LeaseBetween(lowest, highest) => {
-                let name = self.name(LEASE);
-                let lowest = self.number("lowest", lowest.0);
-                let highest = self.number("highest", highest.0);
-                format!("{name} BETWEEN {lowest} AND {highest}")
+                self.compared(LEASE, " BETWEEN ", "lowest", number(lowest.0));
+                self.condition.push_str(" AND :seen_highest");
+                self.value(SEEN, "highest", number(highest.0));
             }
         }
+    }
+
+    fn absent(&mut self, attribute: &'static str) {
+        self.name(attribute, attribute);
+        self.condition.push_str("attribute_not_exists(#");
+        self.condition.push_str(attribute);
+        self.condition.push(')');
+    }
+
+    fn compared(
+        &mut self,
+        attribute: &'static str,
+        operator: &str,
+        label: &'static str,
+        value: AttributeValue,
+    ) {
+        self.name(attribute, attribute);
+        for part in ["#", attribute, operator, ":", SEEN, label] {
+            self.condition.push_str(part);
+        }
+        self.value(SEEN, label, value);
     }
 
     fn change(&mut self, write: &Write) {
@@ -120,10 +171,9 @@ impl Expression {
                 }
                 if seen.owner.is_none() {
                     // Another tool's record has no map yet that a checkpoint could be set in.
-                    let name = self.name(CHECKPOINTS);
-                    let empty = self.value("empty", AttributeValue::M(Item::new()));
-                    self.set
-                        .push(format!("{name} = if_not_exists({name}, {empty})"));
+                    self.name(CHECKPOINTS, CHECKPOINTS);
+                    self.value(NEW, CHECKPOINTS, AttributeValue::M(Item::new()));
+                    self.add_set(&["#checkpoints = if_not_exists(#checkpoints, :new_checkpoints)"]);
                 }
             }
             Write::Renew {
@@ -132,11 +182,14 @@ impl Expression {
                 self.set_number(LEASE, lease.0);
                 self.set_number(EXPIRATION, expiration.0);
             }
-            Write::Checkpoint { name, text, .. } => {
-                let map = self.name(CHECKPOINTS);
-                self.names.insert("#checkpoint".to_owned(), name.clone());
-                let value = self.text("checkpoint", text);
-                self.set.push(format!("{map}.#checkpoint = {value}"));
+            Write::Checkpoint {
+                name, text: json, ..
+            } => {
+                // By path, never the whole map: a late copy must not undo a later checkpoint.
+                self.name(CHECKPOINTS, CHECKPOINTS);
+                self.name("checkpoint", name);
+                self.value(NEW, "checkpoint", text(json));
+                self.add_set(&["#checkpoints.#checkpoint = :new_checkpoint"]);
             }
             Write::Activity { activity, .. } => self.set_activity(activity.as_ref()),
             Write::Finish {
@@ -234,56 +287,64 @@ impl Expression {
         }
     }
 
-    fn set_text(&mut self, attribute: &str, text: &str) {
-        self.set_value(attribute, AttributeValue::S(text.to_owned()));
+    fn set_text(&mut self, attribute: &'static str, content: &str) {
+        self.set_value(attribute, text(content));
     }
 
-    fn set_number(&mut self, attribute: &str, number: i64) {
-        self.set_value(attribute, AttributeValue::N(number.to_string()));
+    fn set_number(&mut self, attribute: &'static str, content: i64) {
+        self.set_value(attribute, number(content));
     }
 
-    fn set_value(&mut self, attribute: &str, value: AttributeValue) {
-        let name = self.name(attribute);
-        let value = self.value(&format!("new_{attribute}"), value);
-        self.set.push(format!("{name} = {value}"));
+    fn set_value(&mut self, attribute: &'static str, value: AttributeValue) {
+        self.name(attribute, attribute);
+        self.add_set(&["#", attribute, " = :", NEW, attribute]);
+        self.value(NEW, attribute, value);
     }
 
-    fn remove(&mut self, attribute: &str) {
-        let name = self.name(attribute);
-        self.remove.push(name);
-    }
-
-    pub(super) fn update(&self) -> String {
-        let mut update = format!("SET {}", self.set.join(", "));
-        if self.set.is_empty() {
-            update.clear();
+    fn add_set(&mut self, parts: &[&str]) {
+        if !self.set.is_empty() {
+            self.set.push_str(", ");
         }
+        for part in parts {
+            self.set.push_str(part);
+        }
+    }
+
+    fn remove(&mut self, attribute: &'static str) {
+        self.name(attribute, attribute);
         if !self.remove.is_empty() {
-            update.push_str(" REMOVE ");
-            update.push_str(&self.remove.join(", "));
+            self.remove.push_str(", ");
         }
-        update
+        self.remove.push('#');
+        self.remove.push_str(attribute);
     }
 
-    fn name(&mut self, attribute: &str) -> String {
-        let placeholder = format!("#{attribute}");
-        self.names.insert(placeholder.clone(), attribute.to_owned());
-        placeholder
+    fn name(&mut self, placeholder: &'static str, name: &str) {
+        if !self.names.iter().any(|(known, _)| *known == placeholder) {
+            self.names.push((placeholder, name.to_owned()));
+        }
     }
 
-    fn text(&mut self, label: &str, text: &str) -> String {
-        self.value(label, AttributeValue::S(text.to_owned()))
+    /// A value that is compared ([`SEEN`]) or written ([`NEW`]). One that is compared twice is the
+    /// same both times.
+    fn value(&mut self, kind: &'static str, label: &'static str, value: AttributeValue) {
+        let known = |(of, named, _): &(&str, &str, AttributeValue)| *of == kind && *named == label;
+        if !self.values.iter().any(known) {
+            self.values.push((kind, label, value));
+        }
     }
+}
 
-    fn number(&mut self, label: &str, number: i64) -> String {
-        self.value(label, AttributeValue::N(number.to_string()))
-    }
+/// Begins the placeholders of values that are compared.
+const SEEN: &str = "seen_";
 
-    fn value(&mut self, label: &str, value: AttributeValue) -> String {
-        let placeholder = format!(":{label}");
-        self.values
-            .get_or_insert_default()
-            .insert(placeholder.clone(), value);
-        placeholder
-    }
+/// Begins the placeholders of values that are written.
+const NEW: &str = "new_";
+
+fn text(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+fn number(number: i64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
 }
