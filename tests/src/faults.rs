@@ -20,7 +20,7 @@
 //! of a `select!` in the crate are ready in the same poll, it picks one at random; that takes two
 //! calls of one process that wait for each other and for the clock at once.
 //!
-//! What is checked, says [`oracle`]. Whether the checks can notice anything, say the
+//! What is checked, says the module `oracle`. Whether the checks can notice anything, say the
 //! [mutants](mutant).
 
 mod call;
