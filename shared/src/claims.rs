@@ -139,9 +139,10 @@ impl<S: Store> Claims<S> {
     ) -> Result<Reached, StoreError> {
         let mut write = first;
         for _ in 0..ROUNDS {
+            let sent = self.source.now();
             let written = self.store.write(id, &write).await?;
             if clock == Clock::Compare
-                && let Some(off_by_ms) = self.clock_is_off()
+                && let Some(off_by_ms) = self.clock_is_off(sent)
             {
                 return Ok(Reached::ClockIsOff(off_by_ms));
             }
@@ -164,20 +165,25 @@ impl<S: Store> Claims<S> {
         })
     }
 
-    /// Compares the own clock with the service's, until that has once been found right. The date
-    /// has whole seconds, so that a difference below one is none.
-    fn clock_is_off(&self) -> Option<i64> {
+    /// Compares the own clock with the service's, until that has once been found right. The service
+    /// said its date at some instant between `sent` and now: the time that its answer took is no
+    /// difference. The date has whole seconds, so that a difference below one is none.
+    fn clock_is_off(&self, sent: EpochMillis) -> Option<i64> {
         if !self.source.is_wall_clock() || self.memory.clock_was_right() {
             return None;
         }
-        let service = self.store.service_time()?;
-        let off_by = self.source.now().0 - service.millis().0;
+        let service = self.store.service_time()?.millis();
+        let fast_by = sent.0 - service.0;
+        let slow_by = service.0 - self.source.now().0;
         let grace = i64::try_from(self.config.grace.as_millis()).unwrap_or(i64::MAX);
-        if (-grace..=grace.saturating_add(999)).contains(&off_by) {
-            self.memory.clock_is_right();
-            return None;
+        if slow_by > grace {
+            return Some(-slow_by);
         }
-        Some(off_by)
+        if fast_by > grace.saturating_add(999) {
+            return Some(fast_by);
+        }
+        self.memory.clock_is_right();
+        None
     }
 
     fn decide(&self, record: Option<&Record>, request: &Request) -> Decision {

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[tokio::test]
 async fn a_clock_that_is_an_hour_fast_is_refused_before_the_work_and_the_claim_given_back() {
     let an_hour_ago = SystemSource.now().before(Duration::from_secs(3600));
-    let (endpoint, calls) = service(an_hour_ago).await;
+    let (endpoint, calls) = service(an_hour_ago, Duration::ZERO).await;
     let ran = claims(&endpoint)
         .await
         .once(key())
@@ -33,7 +33,7 @@ async fn a_clock_that_is_an_hour_fast_is_refused_before_the_work_and_the_claim_g
 
 #[tokio::test]
 async fn a_right_clock_is_compared_without_a_call_of_its_own() {
-    let (endpoint, calls) = service(SystemSource.now()).await;
+    let (endpoint, calls) = service(SystemSource.now(), Duration::ZERO).await;
     let outcome = claims(&endpoint)
         .await
         .once(key())
@@ -49,10 +49,30 @@ async fn a_right_clock_is_compared_without_a_call_of_its_own() {
     );
 }
 
+/// Found by the fault campaign with processes: the time that an answer takes was counted as a
+/// difference of the clocks.
+#[tokio::test]
+async fn a_slow_answer_is_no_difference_of_the_clocks() {
+    let delay = Duration::from_millis(1300);
+    let (endpoint, _) = service(SystemSource.now(), delay).await;
+    let config = Config {
+        grace: Duration::from_millis(200),
+        ..Config::default()
+    };
+    let outcome = claims_with(&endpoint, config)
+        .await
+        .once(key())
+        .lease(Duration::from_secs(60))
+        .run(|_| async { Ok::<_, Failure<String>>(7) })
+        .await
+        .unwrap();
+    assert_eq!(outcome.answer, Answer::Performed(7));
+}
+
 #[tokio::test]
 async fn a_deadline_that_the_platform_gave_is_trusted() {
     let an_hour_ago = SystemSource.now().before(Duration::from_secs(3600));
-    let (endpoint, _) = service(an_hour_ago).await;
+    let (endpoint, _) = service(an_hour_ago, Duration::ZERO).await;
     let outcome = claims(&endpoint)
         .await
         .once(key())
@@ -68,13 +88,22 @@ fn key() -> Key {
 }
 
 async fn claims(endpoint: &str) -> Claims<DynamoDb> {
-    let config = loopback_config(endpoint, Patience::default()).await;
-    let store = DynamoDb::new(aws_sdk_dynamodb::Client::new(&config), "claims");
-    Claims::new(store, Config::default()).unwrap()
+    claims_with(endpoint, Config::default()).await
 }
 
-/// A service whose clock stands at `now`; counts the calls.
-async fn service(now: EpochMillis) -> (String, Arc<AtomicUsize>) {
+async fn claims_with(endpoint: &str, config: Config) -> Claims<DynamoDb> {
+    let patience = Patience {
+        attempt: Duration::from_secs(20),
+        total: Duration::from_secs(20),
+        ..Patience::default()
+    };
+    let sdk = loopback_config(endpoint, patience).await;
+    let store = DynamoDb::new(aws_sdk_dynamodb::Client::new(&sdk), "claims");
+    Claims::new(store, config).unwrap()
+}
+
+/// A service whose clock stands at `now`, and whose answers take `delay`; counts the calls.
+async fn service(now: EpochMillis, delay: Duration) -> (String, Arc<AtomicUsize>) {
     let date = DateTime::from_secs(now.seconds().0)
         .fmt(DateTimeFormat::HttpDate)
         .unwrap();
@@ -85,19 +114,20 @@ async fn service(now: EpochMillis) -> (String, Arc<AtomicUsize>) {
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             counted.fetch_add(1, Ordering::SeqCst);
-            tokio::spawn(answer(stream, date.clone()));
+            tokio::spawn(answer(stream, date.clone(), delay));
         }
     });
     (endpoint, calls)
 }
 
-async fn answer(mut stream: TcpStream, date: String) {
+async fn answer(mut stream: TcpStream, date: String, delay: Duration) {
     let mut request = Vec::new();
     while !whole(&request) {
         if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
             return;
         }
     }
+    tokio::time::sleep(delay).await;
     let answer = format!(
         "HTTP/1.1 200 OK\r\nDate: {date}\r\nConnection: close\r\n\
          Content-Type: application/x-amz-json-1.0\r\nContent-Length: 2\r\n\r\n{{}}"
