@@ -58,8 +58,8 @@ pub enum Answer<T> {
     /// Another owner has taken the key over and has no result yet. If the operation ran here, its
     /// result was dropped.
     Superseded,
-    /// The operation ran here, but its result could not be recorded: once the lease has lapsed, the
-    /// policy decides whether it runs again.
+    /// The operation ran here, or its inspection found that it had been done, but the result could
+    /// not be recorded: once the lease has lapsed, the policy decides whether it runs again.
     NotRecorded(T),
     /// The operation had been done before, but its result could not be kept. Nothing ran.
     ResultOmitted(Omitted),
