@@ -290,8 +290,8 @@ impl<S: Store> Claim<S> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let sent = self.try_finish(status, data.clone()).await;
-            match sent {
+            let last = self.final_record(status, data.clone());
+            match self.try_finish(status, data.clone(), &last).await {
                 Ok(Reached::Answer(verdict, Some(record))) => {
                     let outcome = self.overtaken(verdict, &record).await;
                     return Ok(Finished::Overtaken(Box::new(outcome)));
@@ -300,9 +300,14 @@ impl<S: Store> Claim<S> {
                     let outcome = self.outcome(Answer::Superseded);
                     return Ok(Finished::Overtaken(Box::new(outcome)));
                 }
+                // An earlier copy stands: its window was counted from its own sending.
+                Ok(Reached::Done(Some(record))) => {
+                    self.remember(*record);
+                    return Ok(Finished::Recorded);
+                }
                 // Only a claim compares clocks; a final write is never answered so.
-                Ok(Reached::Applied { .. } | Reached::Done(_) | Reached::ClockIsOff(_)) => {
-                    self.remember(status, data);
+                Ok(Reached::Applied { .. } | Reached::Done(None) | Reached::ClockIsOff(_)) => {
+                    self.remember(last);
                     return Ok(Finished::Recorded);
                 }
                 // The request itself is refused, so that nothing has landed and a smaller one may
@@ -321,15 +326,19 @@ impl<S: Store> Claim<S> {
         }
     }
 
-    async fn try_finish(&self, status: Status, data: Data) -> Result<Reached, StoreError> {
-        let restore = self.final_record(status, data.clone());
+    async fn try_finish(
+        &self,
+        status: Status,
+        data: Data,
+        last: &Record,
+    ) -> Result<Reached, StoreError> {
         let write = Write::Finish {
             owner: self.owner().clone(),
             status,
             data,
-            expiration: restore.expiration.unwrap_or(self.work.0.live().expiration),
+            expiration: last.expiration.unwrap_or(self.work.0.live().expiration),
         };
-        self.work.0.send(write, Some(Box::new(restore))).await
+        self.work.0.send(write, Some(Box::new(last.clone()))).await
     }
 
     /// The record as the final write leaves it.
@@ -349,9 +358,9 @@ impl<S: Store> Claim<S> {
     }
 
     /// Keeps the final record for duplicates in this process.
-    fn remember(&self, status: Status, data: Data) {
+    fn remember(&self, record: Record) {
         let held = &self.work.0;
-        let record = Arc::new(self.final_record(status, data));
+        let record = Arc::new(record);
         held.claims
             .memory
             .keep(Arc::clone(&record), held.claims.now());
