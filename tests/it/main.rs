@@ -4,6 +4,7 @@ mod registry;
 
 mod claims;
 mod door;
+mod faults;
 mod hostile;
 mod store;
 mod whole;
@@ -37,6 +38,7 @@ fn main() -> anyhow::Result<ExitCode> {
         store::tests(),
         claims::tests(),
         door::tests(),
+        faults::tests(),
         hostile::tests(),
         worker::tests(),
         whole::tests(),

@@ -47,6 +47,9 @@ struct Arguments {
     /// Owners are processes that are killed, on the real clock.
     #[arg(long)]
     processes: bool,
+    /// Stops at the first violation.
+    #[arg(long)]
+    first: bool,
     /// How many schedules run at once.
     #[arg(long)]
     workers: Option<usize>,
@@ -105,7 +108,7 @@ fn campaign(
         schedules,
         mutant: arguments.mutant,
         workers: arguments.workers.unwrap_or_else(cores),
-        until_found: false,
+        until_found: arguments.first,
         keep_all: arguments.events,
     };
     campaign.run(|ran, violations| progress.show(ran, violations))

@@ -139,7 +139,7 @@ impl Plan {
             retries: random.chance(60),
             offsets,
             calls,
-            foreign: random.chance(12).then(|| foreign(random)),
+            foreign: random.chance(15).then(|| foreign(random)),
             weights,
             actions: random.below(60) + 15,
         }
@@ -245,15 +245,18 @@ fn weights(random: &mut Random) -> Weights {
         false => 0,
     });
     fates[0] = random.below(12) + 4;
+    // Where requests are slow, things overtake each other.
+    let deliver = random.pick(&[2, 4, 8]).unwrap_or(8);
+    let clock = random.pick(&[0, 1, 2, 4]).unwrap_or(2);
     let mut sometimes = |percent, weight| if random.chance(percent) { weight } else { 0 };
     Weights {
         fates,
         start: 3,
-        deliver: 8,
-        reply: 4,
-        late: sometimes(70, 3),
+        deliver,
+        reply: 1 + sometimes(70, 3),
+        late: sometimes(30, 1) + sometimes(50, 3),
         gate: 3,
-        clock: sometimes(80, 2) + sometimes(30, 4),
+        clock,
         drop: sometimes(30, 1),
         crash: sometimes(20, 1),
         ttl: sometimes(70, 4),

@@ -32,8 +32,14 @@ use judge::{Judge, Told};
 /// How far clocks may differ: all owners have the same one.
 pub(crate) const GRACE: Duration = Duration::from_millis(200);
 
+/// As many attempts as there can be owners: nobody is held for having been killed.
+pub(crate) const SILENT_LIMIT: u32 = 5;
+
 /// How many faults a proxy has in store; after them it passes everything on.
 const FAULTS: usize = 24;
+
+/// When an owner is killed in any case: longer than any of them takes.
+const LIFE: Duration = Duration::from_secs(60);
 
 /// How many schedules run at once unless it is said: they mostly wait.
 pub const AT_ONCE: usize = 12;
@@ -69,7 +75,7 @@ pub struct Count {
 /// One owner's part in a schedule.
 struct Part {
     after: Duration,
-    /// When it is killed, from its start on.
+    /// When it is killed, from its first word on.
     killed: Option<Duration>,
     owner: Owner,
 }
@@ -176,13 +182,17 @@ impl Processes {
         let stdout = child.stdout.take().context("an owner without an output")?;
         let mut lines = BufReader::new(stdout).lines();
         let mut told = Told::default();
-        let life = part.killed.unwrap_or(Duration::from_secs(30));
-        let end = tokio::time::sleep(life);
-        tokio::pin!(end);
+        let mut end = std::pin::pin!(tokio::time::sleep(LIFE));
         loop {
             tokio::select! {
                 line = lines.next_line() => match line? {
-                    Some(line) => told.lines.push(line),
+                    Some(line) => {
+                        // Its first line: it begins now, however long it took to get there.
+                        if let (true, Some(life)) = (told.lines.is_empty(), part.killed) {
+                            end.as_mut().reset(tokio::time::Instant::now() + life);
+                        }
+                        told.lines.push(line);
+                    }
                     None => break,
                 },
                 () = &mut end, if told.killed.is_none() => {
@@ -219,8 +229,7 @@ pub(crate) fn config(policy: Policy) -> Config {
         policy,
         longest_lease: Duration::from_secs(60),
         window: Duration::from_secs(600),
-        // As many as there can be owners: none of them is held for being killed.
-        silent_limit: 5,
+        silent_limit: SILENT_LIMIT,
         ..Config::default()
     }
 }

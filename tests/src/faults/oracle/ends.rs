@@ -54,7 +54,11 @@ impl Oracle {
                 let stored = stored.any(|s| s.status == Status::Completed && s.keeps(&json));
                 (!stored).then(|| "2: the record never said so".to_owned())
             }),
-            Answer::NotRecorded(_) => ran(true).or_else(|| self.clean(call)),
+            // What an inspection found may stay unrecorded too; then nothing ran.
+            Answer::NotRecorded(_) => match inspects {
+                Some(Found::Done) => self.clean(call),
+                _ => ran(true).or_else(|| self.clean(call)),
+            },
             Answer::Replayed(value) => {
                 let json = format!("{value:?}");
                 if inspects == Some(Found::Done) && value.starts_with("found") && !facts.entered {

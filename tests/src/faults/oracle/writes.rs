@@ -46,7 +46,8 @@ impl Oracle {
         }
         if let Some(after) = &after {
             self.sound(write, after);
-            if after.in_progress() && !matches!(**write, Write::Settle { .. }) {
+            let lease = |state: Option<&State>| state.and_then(|state| state.lease);
+            if lease(before.as_ref()) != after.lease {
                 self.bounded(message, write, after);
             }
         }

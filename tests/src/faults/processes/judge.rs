@@ -9,7 +9,7 @@ use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{Claims, Key, RunError, StepError};
 use serde_json::Value;
 
-use super::{Count, GRACE};
+use super::{Count, GRACE, SILENT_LIMIT};
 use crate::faults::Found;
 
 /// What an owner told.
@@ -179,7 +179,7 @@ impl Judge {
             (Answer::Held { .. }, Some(record)) => {
                 record.status == Status::InProgress
                     && !record.released()
-                    && (record.policy == Policy::Hold || record.silent_attempts() >= 5)
+                    && (record.policy == Policy::Hold || record.silent_attempts() >= SILENT_LIMIT)
             }
             _ => false,
         }

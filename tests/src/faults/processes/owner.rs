@@ -126,8 +126,8 @@ impl Owner {
     async fn go(&self) -> anyhow::Result<()> {
         let patience = Patience {
             attempts: 3,
-            attempt: Duration::from_millis(150),
-            total: Duration::from_millis(400),
+            attempt: Duration::from_millis(250),
+            total: Duration::from_millis(700),
         };
         let client = Client::new(&loopback_config(&self.endpoint, patience).await);
         let mut store = DynamoDb::new(client, &self.table);
