@@ -61,7 +61,8 @@ pub enum Answer<T> {
     /// The operation ran here, or its inspection found that it had been done, but the result could
     /// not be recorded: once the lease has lapsed, the policy decides whether it runs again.
     NotRecorded(T),
-    /// The operation had been done before, but its result could not be kept. Nothing ran.
+    /// The operation had been done before, but its result could not be kept, or can't be read as
+    /// what was asked for (JSON has no NaN and no infinities). Nothing ran.
     ResultOmitted(Omitted),
 }
 
