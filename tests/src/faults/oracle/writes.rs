@@ -74,10 +74,10 @@ impl Oracle {
         if !matches!(write, Write::Restore { .. }) {
             self.violated(format!("a {} made a final record", write.name()));
         }
-        let known = self.moments.iter().rev().filter_map(|m| m.state.as_ref());
+        let known = self.moments.iter().rev();
         let known = known
-            .filter(|state| state.owned_by(&token(call)))
-            .find_map(|state| state.expiration);
+            .filter(|moment| moment.by == By::Call(call))
+            .find_map(|moment| moment.state.as_ref()?.expiration);
         let end = known.unwrap_or(0) * 1000 - self.grace;
         if message.decided >= end {
             self.violated(format!(
