@@ -38,7 +38,7 @@ struct Arguments {
     /// The seed of the first schedule; the others count up from it. Random unless given.
     #[arg(long)]
     seed: Option<u64>,
-    /// Takes one guard away: <write>:<part> or the name of a rule. Then violations are expected.
+    /// Takes one guard away: WRITE:PART or the name of a rule. Then violations are expected.
     #[arg(long)]
     mutant: Option<Mutant>,
     /// Runs every mutant until a schedule finds it.
