@@ -138,6 +138,10 @@ pub(crate) struct Ghost {
     pub(crate) past: u8,
     /// Tokens whose claim an operator or an outsider has ended behind their back.
     pub(crate) voided: u8,
+    /// The lease had passed when its claim or takeover was written: nobody can enter on it. (A call
+    /// that asks again after a window has ended keeps its token and its lease, so that a late
+    /// takeover of what it had first can take what it has now; nothing is lost by that.)
+    pub(crate) stillborn: bool,
     /// The record's owner has released it.
     pub(crate) released: bool,
     /// Somebody entered in this window, and nobody has released since.
