@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use firstclaim::outcome::Answer;
+use firstclaim::outcome::{Answer, Outcome};
 use firstclaim::record::{Policy, Record, Status};
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{Claims, Key, RunError, StepError};
@@ -125,7 +125,8 @@ impl Judge {
         key: &Key,
     ) -> anyhow::Result<()> {
         self.entries();
-        // A held request may land until its sender's gate has opened; all have.
+        // A held request may land until its sender's gate has opened; all have, but what was passed
+        // on may still be on its way.
         let mut record = claims.read(key).await?;
         while let Some(running) = record
             .as_ref()
@@ -155,7 +156,7 @@ impl Judge {
             .await;
         self.events.push(format!("the next request: {answer:?}"));
         let fine = match (&answer, record.as_ref()) {
-            (Ok(outcome), record) => self.fits(&outcome.answer, record),
+            (Ok(outcome), record) => self.fits(outcome, record),
             (Err(RunError::Claim(_) | _), _) => false,
         };
         if !fine {
@@ -164,11 +165,17 @@ impl Judge {
         Ok(())
     }
 
-    fn fits(&self, answer: &Answer<String>, record: Option<&Record>) -> bool {
+    fn fits(&self, outcome: &Outcome<String>, record: Option<&Record>) -> bool {
         let results = self.performed.union(&self.replayed);
-        match (answer, record) {
+        match (&outcome.answer, record) {
             (Answer::Replayed(value), Some(record)) => {
-                record.status == Status::Completed && results.into_iter().all(|one| one == value)
+                // A killed owner leaves its last request on the way: its completion may land after
+                // the record was read, as long as nobody else has the record.
+                let completed_late = record.status == Status::InProgress
+                    && !record.released()
+                    && record.attempt == outcome.attempt;
+                (record.status == Status::Completed || completed_late)
+                    && results.into_iter().all(|one| one == value)
             }
             // Its step gives what was recorded, or the empty text of its own.
             (Answer::Performed(value), record) => {
