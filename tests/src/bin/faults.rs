@@ -44,6 +44,9 @@ struct Arguments {
     /// Runs every mutant until a schedule finds it.
     #[arg(long, conflicts_with_all = ["mutant", "processes"])]
     mutants: bool,
+    /// With --mutants: only those whose names begin so.
+    #[arg(long, default_value = "")]
+    only: String,
     /// Owners are processes that are killed, on the real clock.
     #[arg(long)]
     processes: bool,
@@ -144,7 +147,8 @@ fn processes(
 fn mutants(arguments: &Arguments, seed: u64) -> anyhow::Result<ExitCode> {
     let schedules = arguments.schedules.unwrap_or(TRIES);
     let (mut expected, mut known, mut noticed) = (0, 0, 0);
-    for mutant in Mutant::all() {
+    let all = Mutant::all().into_iter();
+    for mutant in all.filter(|one| one.to_string().starts_with(&arguments.only)) {
         let redundant = mutant.redundant();
         let progress = Progress::new(schedules);
         let campaign = Campaign {

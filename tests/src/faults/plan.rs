@@ -133,16 +133,57 @@ impl Plan {
                 call(random, &custom, grace, process)
             })
             .collect();
-        let weights = weights(random);
-        Self {
+        let mut plan = Self {
             config,
             retries: random.chance(60),
             offsets,
             calls,
             foreign: random.chance(15).then(|| foreign(random)),
-            weights,
+            weights: weights(random),
             actions: random.below(60) + 15,
+        };
+        match random.below(10) {
+            0 => plan.slow_renewals(random),
+            1 => plan.vanishing(random),
+            _ => {}
         }
+        plan
+    }
+
+    /// Owners that renew over a slow network while others wait for their leases to lapse.
+    fn slow_renewals(&mut self, random: &mut Random) {
+        for (number, call) in self.calls.iter_mut().enumerate() {
+            call.process = number % self.offsets.len();
+            call.policy = Policy::Rerun;
+            call.renewed = Some(millis(random.between(4000, 11_000)));
+            call.lease = self.config.grace + millis(random.between(500, 9000));
+            call.deadline = false;
+            call.inspect = None;
+            call.attentive = random.chance(40);
+            call.pieces = vec![Piece::Pause, Piece::Pause];
+        }
+        self.foreign = None;
+        self.config.silent_limit = 5;
+        let weights = &mut self.weights;
+        weights.fates = [6, 0, 0, 1, 1, 0, 1, 4, 2, 0];
+        (weights.deliver, weights.late, weights.clock) = (2, 2, 4);
+        (weights.gate, weights.drop, weights.crash) = (1, 0, 0);
+        (weights.settle, weights.remove, weights.trespass) = (0, 0, 0);
+    }
+
+    /// A record that goes away while its owner ends, and copies that bring it back.
+    fn vanishing(&mut self, random: &mut Random) {
+        for call in &mut self.calls {
+            call.lease = self.config.grace + millis(random.between(4000, 9000));
+            call.inspect = None;
+        }
+        self.calls.truncate(2);
+        self.foreign = None;
+        let weights = &mut self.weights;
+        weights.fates = [8, 0, 0, 0, 1, 1, 0, 1, 4, 1];
+        (weights.deliver, weights.late, weights.clock) = (4, 2, 1);
+        (weights.remove, weights.ttl) = (2, 4);
+        (weights.settle, weights.trespass, weights.drop) = (0, 0, 0);
     }
 
     /// Whether every call asks for `hold`.
