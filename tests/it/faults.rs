@@ -28,8 +28,9 @@ pub(crate) fn tests() -> Vec<crate::registry::Test> {
 const SCHEDULES: u64 = 500;
 
 /// Mutants that a few hundred schedules must find: each is another kind of guard.
-const FOUND_SOON: [&str; 7] = [
+const FOUND_SOON: [&str; 8] = [
     "claim:2",
+    "takeover:3",
     "renew:2",
     "finish:0",
     "OwnClaim",
