@@ -7,6 +7,8 @@ mod follow;
 mod kept;
 mod memory;
 mod renew;
+mod resume;
+mod settle;
 mod work;
 
 use std::fmt;
@@ -18,7 +20,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use acquire::Claimed;
-pub use claim::Claim;
+pub use claim::{Claim, Ended};
+pub use resume::Resumed;
+pub use settle::{Resolution, Settling};
 pub use work::{Work, downstream_key};
 
 use crate::clock::{EpochMillis, Source, SystemSource};
@@ -497,14 +501,7 @@ where
     Fut: Future<Output = T>,
 {
     let work = claim.work().clone();
-    let mut attended = std::pin::pin!(caught(|| operation(work)));
-    tokio::select! {
-        biased;
-        done = &mut attended => return done,
-        // Ends only when the lease is lost; the operation has been told and is awaited.
-        () = claim.work().keep_renewed() => {}
-    }
-    attended.await
+    claim.renewing(caught(|| operation(work))).await
 }
 
 type Panic = Box<dyn std::any::Any + Send>;

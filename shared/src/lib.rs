@@ -94,7 +94,7 @@ pub mod lambda;
 #[doc = include_str!("../DESIGN.md")]
 pub mod design {}
 
-pub use claims::{Claim, Claimed, Claims, Inspection, Once, Work, downstream_key};
+pub use claims::{Claim, Claimed, Claims, Ended, Inspection, Once, Resumed, Work, downstream_key};
 pub use config::{Config, ConfigError};
 pub use envelope::Envelope;
 pub use error::{ClaimError, RunError, StepError};

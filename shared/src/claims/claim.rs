@@ -1,5 +1,6 @@
 //! The ownership of a key, and the ways it ends.
 
+use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ const FINISH_TRIES: u32 = 5;
 const COMPANION_TRIES: u32 = 3;
 
 /// How long a companion outlives its record's window.
-const COMPANION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const COMPANION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The ownership of a key. Ends by [`complete`](Claim::complete), [`fail`](Claim::fail),
 /// [`give_up`](Claim::give_up) or [`release`](Claim::release); one that is dropped lapses with its
@@ -48,6 +49,15 @@ impl<S> Deref for Claim<S> {
     fn deref(&self) -> &Work<S> {
         &self.work
     }
+}
+
+/// What became of a claim that was ended or extended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It stands in the record.
+    Recorded,
+    /// Somebody else has the key by now, or it is gone: nothing was changed.
+    Superseded,
 }
 
 /// How the final write ended.
@@ -101,6 +111,19 @@ impl<S: Store> Claim<S> {
         }
     }
 
+    /// Runs a future of the claim's holder while the lease is [renewed](crate::Once::renewed), for
+    /// callers that end the claim themselves. The renewal ends with the future; when the lease is
+    /// lost, [`Work::lost`] says so, and the future is still awaited.
+    pub async fn renewing<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = self.work.keep_renewed() => {}
+        }
+        work.await
+    }
+
     /// Records the result, which answers every duplicate from now on.
     ///
     /// The outcome is `Performed`; `Superseded` or the winner's result, if somebody else has taken
@@ -140,8 +163,11 @@ impl<S: Store> Claim<S> {
     /// # Errors
     ///
     /// The store did not answer within the time that was left; the lease is left to lapse.
-    pub async fn fail(self, failure: StoredFailure) -> Result<(), StoreError> {
-        self.finish_failed(failure).await.map(drop)
+    pub async fn fail(self, failure: StoredFailure) -> Result<Ended, StoreError> {
+        Ok(match self.finish_failed(failure).await? {
+            Finished::Recorded => Ended::Recorded,
+            Finished::Overtaken(_) => Ended::Superseded,
+        })
     }
 
     /// Gives the key back because the operation did not happen.
@@ -149,7 +175,7 @@ impl<S: Store> Claim<S> {
     /// # Errors
     ///
     /// The store did not answer; the lease is left to lapse.
-    pub async fn release(self, failure: StoredFailure) -> Result<(), StoreError> {
+    pub async fn release(self, failure: StoredFailure) -> Result<Ended, StoreError> {
         let write = Write::Release {
             owner: self.owner().clone(),
             error: Some(self.attempt_error(&failure.code, &failure.message)),
@@ -162,7 +188,7 @@ impl<S: Store> Claim<S> {
     /// # Errors
     ///
     /// The store did not answer; the lease is left to lapse.
-    pub async fn give_up(self, failure: StoredFailure) -> Result<(), StoreError> {
+    pub async fn give_up(self, failure: StoredFailure) -> Result<Ended, StoreError> {
         if Ending::Unknown.releases(self.work.0.effective_policy()) {
             return self.release(failure).await;
         }
@@ -175,7 +201,7 @@ impl<S: Store> Claim<S> {
         self,
         ending: Ending,
         failure: StoredFailure,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Ended, StoreError> {
         telemetry::failed(
             self.key(),
             self.attempt(),
@@ -210,7 +236,7 @@ impl<S: Store> Claim<S> {
         self.outcome(Answer::Held { since: None })
     }
 
-    async fn suspend(&self, error: Option<AttemptError>) -> Result<(), StoreError> {
+    async fn suspend(&self, error: Option<AttemptError>) -> Result<Ended, StoreError> {
         let write = Write::Suspend {
             owner: self.owner().clone(),
             error,
@@ -219,11 +245,12 @@ impl<S: Store> Claim<S> {
     }
 
     /// Gives the key up. That somebody else has it by now is no error of the caller, and is said.
-    async fn send_last(&self, write: Write) -> Result<(), StoreError> {
+    async fn send_last(&self, write: Write) -> Result<Ended, StoreError> {
         if let Reached::Answer(..) = self.work.0.send(write, None).await? {
             telemetry::changed_nothing(self.key(), self.attempt());
+            return Ok(Ended::Superseded);
         }
-        Ok(())
+        Ok(Ended::Recorded)
     }
 
     async fn finish_failed(&self, failure: StoredFailure) -> Result<Finished, StoreError> {

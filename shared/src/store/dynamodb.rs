@@ -4,6 +4,7 @@
 mod date;
 mod expression;
 mod item;
+mod scan;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use attribute::{COMPANION, EXPIRATION, ID};
 use date::ServiceDate;
 use expression::Expression;
 use item::{from_item, to_item};
+pub use scan::{Cursor, Page};
 
 type Item = HashMap<String, AttributeValue>;
 

@@ -12,6 +12,7 @@ mod endings;
 mod envelope;
 mod fingerprints;
 mod flight;
+mod handed;
 mod inspection;
 mod keys;
 mod lab;

@@ -5,7 +5,7 @@ use firstclaim::record::Data;
 use firstclaim::store::Written;
 use firstclaim::store::memory::Fault;
 use firstclaim::{
-    Answer, ClaimError, Failure, Policy, RunError, Status, Store, StoreError, StoredFailure,
+    Answer, ClaimError, Ended, Failure, Policy, RunError, Status, Store, StoreError, StoredFailure,
 };
 
 use crate::lab::{
@@ -180,11 +180,12 @@ async fn p20_a_late_failure_of_any_kind_changes_nothing() {
                 false => Some(winner),
             };
             let stands = lab.record();
-            match end {
-                0 => late.fail(failure("late")).await.unwrap(),
-                1 => late.release(failure("late")).await.unwrap(),
-                _ => late.give_up(failure("late")).await.unwrap(),
-            }
+            let ended = match end {
+                0 => late.fail(failure("late")).await,
+                1 => late.release(failure("late")).await,
+                _ => late.give_up(failure("late")).await,
+            };
+            assert_eq!(ended.unwrap(), Ended::Superseded);
             assert_eq!(lab.record(), stands, "end {end}, completed {completed}");
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
-use firstclaim::{Answer, Failure, Fingerprint, StoredFailure};
+use firstclaim::{Answer, Ended, Failure, Fingerprint, StoredFailure};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -139,10 +139,11 @@ async fn n37_n47_giving_up_what_somebody_else_has_is_said() {
             code: "busy".to_owned(),
             message: "later".to_owned(),
         };
-        match hold {
-            true => late.give_up(failure).await.unwrap(),
-            false => late.release(failure).await.unwrap(),
-        }
+        let ended = match hold {
+            true => late.give_up(failure).await,
+            false => late.release(failure).await,
+        };
+        assert_eq!(ended.unwrap(), Ended::Superseded);
         heard.line(&[
             "WARN",
             "giving the key up changed nothing",

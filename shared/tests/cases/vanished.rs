@@ -131,7 +131,7 @@ async fn a7_an_execution_that_resumes_too_late_gives_its_key_back_under_rerun_on
         let resumed = || lab.once().owner(own.clone()).policy(policy);
         let claim = held(resumed()).await;
         match suspend {
-            true => claim.give_up(failure("timeout")).await.unwrap(),
+            true => drop(claim.give_up(failure("timeout")).await.unwrap()),
             false => drop(claim),
         }
         lab.advance(LEASE);
