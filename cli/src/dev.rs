@@ -66,8 +66,8 @@ pub struct Options {
     /// Apply operations at this URL in place of the built-in target
     #[arg(long, value_name = "URL", value_parser = url)]
     pub target: Option<String>,
-    /// JSON file that says who may send, as SENDERS does in Lambda [default: github, standard and
-    /// token, with development secrets]
+    /// JSON file that says who may send, as SENDERS does in Lambda [default: one of each scheme,
+    /// with development secrets]
     #[arg(long, value_name = "FILE")]
     pub senders: Option<PathBuf>,
 }

@@ -5,23 +5,30 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use firstclaim::clock::{Source, SystemSource};
-use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
-use sha2::Sha256;
+use webhook::signing::{self, Unsigned};
 
 /// The secret of each scheme's sample sender, which is named like its scheme. They open nothing.
-pub const SECRETS: [(&str, &str); 3] = [
+pub const SECRETS: [(&str, &str); 8] = [
     ("github", "github-bench-secret-0123456789"),
+    ("gitlab", "gitlab-bench-token-0123456789"),
+    ("stripe", "whsec_stripebench0123456789abcdef"),
+    ("slack", "8f742231b10e8888abcd99yyyzzz85a5"),
+    ("shopify", "shopify-bench-secret-0123456789"),
     (
         "standard",
         "whsec_c3RhbmRhcmQtYmVuY2gtc2VjcmV0LTAxMjM0NTY3ODk=",
     ),
+    ("twilio", "twilio-bench-token-0123456789abcd"),
     ("token", "token-bench-0123456789abcdef"),
 ];
+
+/// The address that the sample senders call, without the path.
+pub const PUBLIC_URL: &str = "https://hooks.example.com";
 
 /// The sample files.
 #[derive(Clone, Debug)]
@@ -150,30 +157,35 @@ impl Delivery {
     ///
     /// # Errors
     ///
-    /// A scheme whose signature this harness can't make.
+    /// A scheme that nobody knows.
     pub fn signed(self) -> anyhow::Result<Self> {
         let secret = SECRETS.iter().find(|(scheme, _)| *scheme == self.scheme);
         let (_, secret) = secret.with_context(|| format!("no secret for {}", self.scheme))?;
-        let (name, value) = match self.scheme.as_str() {
-            "github" => {
-                let digest = hex::encode(mac(secret.as_bytes(), &[&self.body])?);
-                ("x-hub-signature-256", format!("sha256={digest}"))
-            }
-            "token" => ("authorization", format!("Bearer {secret}")),
-            "standard" => return self.signed_as_standard(secret),
-            other => bail!("no signature for scheme {other}"),
+        let header = |name: &str| self.headers.get(name).map(String::as_str);
+        let id = signing::id_header(&self.scheme).and_then(header);
+        let id = id.or_else(|| header("svix-id"));
+        let delivery = Unsigned {
+            url: &format!("{PUBLIC_URL}{}", self.path),
+            content_type: header("content-type").unwrap_or_default(),
+            body: &self.body,
+            id: id.unwrap_or_default(),
+            at: SystemSource.now(),
         };
-        Ok(self.with_header(name, &value))
-    }
-
-    fn signed_as_standard(self, secret: &str) -> anyhow::Result<Self> {
-        let key = STANDARD.decode(secret.trim_start_matches("whsec_"))?;
-        let now = SystemSource.now().seconds().0.to_string();
-        let id = self.headers.get("webhook-id").context("no webhook-id")?;
-        let head = format!("{id}.{now}.");
-        let digest = STANDARD.encode(mac(&key, &[head.as_bytes(), &self.body])?);
-        let signed = self.with_header("webhook-timestamp", &now);
-        Ok(signed.with_header("webhook-signature", &format!("v1,{digest}")))
+        let signed = signing::sign(&self.scheme, secret, &delivery)?;
+        let path = signed
+            .url
+            .strip_prefix(PUBLIC_URL)
+            .context("another host")?;
+        // A sample may have no id, or one under another name.
+        let headers = signed
+            .headers
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty());
+        let path = path.to_owned();
+        let signed = headers.fold(self, |signed, (name, value)| {
+            signed.with_header(name, &value)
+        });
+        Ok(Self { path, ..signed })
     }
 
     /// The event, with the body as text; in base64 where it is not UTF-8.
@@ -192,11 +204,12 @@ impl Delivery {
     }
 
     fn event_with(&self, body: &Value, base64: bool) -> Value {
+        let (path, query) = self.path.split_once('?').unwrap_or((&self.path, ""));
         json!({
             "version": "2.0",
             "routeKey": "$default",
-            "rawPath": self.path,
-            "rawQueryString": "",
+            "rawPath": path,
+            "rawQueryString": query,
             "headers": self.headers,
             "requestContext": {
                 "accountId": "anonymous",
@@ -205,7 +218,7 @@ impl Delivery {
                 "domainPrefix": "test",
                 "http": {
                     "method": self.method,
-                    "path": self.path,
+                    "path": path,
                     "protocol": "HTTP/1.1",
                     "sourceIp": "192.0.2.44",
                     "userAgent": "test",
@@ -283,12 +296,4 @@ impl HttpAnswer {
     pub fn json(&self) -> anyhow::Result<Value> {
         serde_json::from_str(&self.body).with_context(|| format!("no JSON: {:?}", self.body))
     }
-}
-
-fn mac(key: &[u8], parts: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key)?;
-    for part in parts {
-        mac.update(part);
-    }
-    Ok(mac.finalize().into_bytes().to_vec())
 }

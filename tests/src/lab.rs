@@ -12,7 +12,7 @@ use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::store::{Read, Store};
 use serde_json::json;
 
-use crate::deliveries::{Deliveries, SECRETS};
+use crate::deliveries::{Deliveries, PUBLIC_URL, SECRETS};
 use crate::engine::{AGAIN, Engine, ONCE, client};
 use crate::process::{Binaries, Process};
 use crate::proxy::Proxy;
@@ -178,6 +178,7 @@ impl Lab {
         let mut variables = self.common_variables();
         variables.insert("QUEUE_URL".to_owned(), self.queues.queue_url(WORK));
         variables.insert("SENDERS".to_owned(), json!(senders).to_string());
+        variables.insert("PUBLIC_URL".to_owned(), PUBLIC_URL.to_owned());
         variables
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::senders::{GITHUB, STANDARD, TOKEN};
+use super::senders::{DEVELOPMENT, TOKEN};
 use super::stack::{Stack, TABLE};
 use crate::escape::Escaped;
 
@@ -62,7 +62,7 @@ pub(super) fn text(stack: &Stack) -> String {
                 "senders",
                 "development secrets, known to everybody:".to_owned(),
             );
-            for (name, secret) in [("github", GITHUB), ("standard", STANDARD), ("token", TOKEN)] {
+            for (name, secret) in DEVELOPMENT {
                 line("", format!("{name:<9} {secret}"));
             }
         }

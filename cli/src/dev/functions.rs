@@ -12,14 +12,13 @@ use super::function::Handler;
 use super::senders::{Senders, SendersError};
 
 /// What the functions may be told by the environment of `dev` too. All else it decides itself.
-const PASSED_ON: [&str; 9] = [
+const PASSED_ON: [&str; 8] = [
     "ALLOW_HTTP",
     "BATCH_CONCURRENCY",
     "BODY_LIMIT",
     "CLAIMS_ON_LAPSE",
     "CLAIMS_WINDOW",
     "MIN_REMAINING",
-    "PUBLIC_URL",
     "TARGET_TIMEOUT",
     "TARGET_TOKEN",
 ];

@@ -6,14 +6,21 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+/// The development secret of each scheme's sender, which is named like its scheme.
+pub(crate) const DEVELOPMENT: [(&str, &str); 8] = [
+    ("github", "firstclaim-development-secret"),
+    ("gitlab", "firstclaim-development-gitlab-token"),
+    ("stripe", "whsec_firstclaim-development-secret"),
+    ("slack", "firstclaim-development-slack-secret"),
+    ("shopify", "firstclaim-development-shopify-secret"),
+    // `whsec_` and the Base64 of 30 bytes.
+    ("standard", "whsec_Zmlyc3RjbGFpbS1kZXZlbG9wbWVudC1vbmx5ISEh"),
+    ("twilio", "firstclaim-development-twilio-token"),
+    ("token", TOKEN),
+];
+
 /// The token of the sender `token`.
 pub(super) const TOKEN: &str = "firstclaim-development-token";
-
-/// The secret of the sender `github`.
-pub(super) const GITHUB: &str = "firstclaim-development-secret";
-
-/// The secret of the sender `standard`: `whsec_` and the Base64 of 30 bytes.
-pub(super) const STANDARD: &str = "whsec_Zmlyc3RjbGFpbS1kZXZlbG9wbWVudC1vbmx5ISEh";
 
 /// The senders of a local stack. Its `Debug` hides their secrets.
 #[derive(Clone, PartialEq, Eq)]
@@ -94,8 +101,7 @@ impl Senders {
     }
 
     fn development() -> Self {
-        let senders = [("github", GITHUB), ("standard", STANDARD), ("token", TOKEN)];
-        let senders: Map<String, Value> = senders
+        let senders: Map<String, Value> = DEVELOPMENT
             .into_iter()
             .map(|(scheme, secret)| {
                 let sender = json!({ "scheme": scheme, "secrets": [secret] });
@@ -137,6 +143,13 @@ fn listed(senders: &Map<String, Value>) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_scheme_has_a_development_secret() {
+        let schemes = DEVELOPMENT.map(|(scheme, _)| scheme);
+        assert_eq!(schemes, webhook::signing::SCHEMES);
+        assert_eq!(Senders::read(None).unwrap().listed.len(), schemes.len());
+    }
 
     #[test]
     fn a_file_says_which_senders_there_are() {

@@ -93,6 +93,11 @@ impl Stack {
             (None, Some(listener)) => listener.url()?,
             (None, None) => String::new(),
         };
+        // What senders call: this machine, unless a tunnel leads here.
+        let public_url = match environment("PUBLIC_URL").filter(|url| !url.is_empty()) {
+            Some(url) => url,
+            None => ports.gateway.url()?,
+        };
         let functions = Functions::read(
             &BTreeMap::from([
                 ("CLAIMS_TABLE", TABLE.to_owned()),
@@ -100,6 +105,7 @@ impl Stack {
                 ("DEAD_LETTER_URL", sqs::queue_url(&sqs_endpoint, DEAD)),
                 ("AWS_ENDPOINT_URL_SQS", sqs_endpoint.clone()),
                 ("SENDERS", senders.json.clone()),
+                ("PUBLIC_URL", public_url),
                 ("TARGET_URL", target_url.clone()),
             ]),
             environment,

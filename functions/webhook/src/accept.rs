@@ -62,7 +62,7 @@ impl Accepted {
     }
 
     pub(crate) fn into_answer(self) -> Answered {
-        let mut response = Response::json(202, "application/json", self.body);
+        let mut response = Response::new(202, "application/json", self.body);
         if self.outcome == Outcome::Replayed {
             response.set("idempotent-replayed", "true");
         }

@@ -122,6 +122,14 @@ impl Settings {
             body_limit: read_body_limit(set("BODY_LIMIT"), &mut faults),
             public_url: read_public_url(set("PUBLIC_URL"), &mut faults),
         };
+        if let (Some(SendersFrom::Inline(senders)), None) = (&senders, set("PUBLIC_URL"))
+            && let Some(name) = senders.needs_address()
+        {
+            faults.add(
+                "PUBLIC_URL",
+                format!("is not set; sender {name:?} signs the address that it calls"),
+            );
+        }
         match senders {
             Some(senders) if faults.0.is_empty() => Ok(Self {
                 table,

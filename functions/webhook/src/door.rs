@@ -42,6 +42,8 @@ pub(crate) enum Outcome {
     InFlight,
     /// The caller learned how its operation stands.
     LookedUp,
+    /// The sender learned that somebody is there.
+    Probed,
     /// It was refused for what it is.
     Refused,
     /// Its key was used for another payload.
@@ -58,6 +60,7 @@ impl Outcome {
             Self::Replayed => "replayed",
             Self::InFlight => "in_flight",
             Self::LookedUp => "looked_up",
+            Self::Probed => "probed",
             Self::Refused | Self::Mismatch | Self::Unavailable => "refused",
         }
     }
@@ -67,7 +70,7 @@ impl Outcome {
             Self::Accepted => Some(Metric::Performed),
             Self::Replayed => Some(Metric::Replayed),
             Self::InFlight => Some(Metric::InFlight),
-            Self::LookedUp => None,
+            Self::LookedUp | Self::Probed => None,
             Self::Refused => Some(Metric::Refused),
             Self::Mismatch => Some(Metric::Mismatch),
             Self::Unavailable => Some(Metric::Retryable),
@@ -116,7 +119,7 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
 
     async fn answer(&self, event: Value) -> Response {
         let started = self.claims.now();
-        let request = Request::read(event, self.options.body_limit);
+        let request = Request::read(event, &self.options);
         let mut entry = Entry::default();
         let answer = self.dispatch(request, &mut entry).await;
         let took = self.claims.now().since(started);
@@ -171,6 +174,12 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             }
         };
         let sender = self.verified(now, entry, find).await?;
+        if let Some(text) = sender.probed(&request) {
+            return Ok(Answered {
+                response: Response::new(200, "text/plain", text),
+                outcome: Outcome::Probed,
+            });
+        }
         let (event, keys) = keyed(&sender, &request, entry)?;
         let fingerprint = fingerprint(&sender, &request);
         let delivery = Delivery {
@@ -251,9 +260,10 @@ pub(crate) fn message(
     now: EpochMillis,
 ) -> Result<Message, Problem> {
     let content_type = request.header("content-type").and_then(plain);
-    let fallback = match event.document {
-        Some(_) => "application/json",
-        None => "application/octet-stream",
+    let fallback = match (&event.document, request.body().and_then(<[u8]>::first)) {
+        (Some(_), Some(b'{' | b'[')) => "application/json",
+        (Some(_), _) => "application/x-www-form-urlencoded",
+        (None, _) => "application/octet-stream",
     };
     let envelope = Envelope {
         sender: sender.name.clone(),

@@ -19,6 +19,7 @@ mod serve;
 pub mod config;
 pub mod outbox;
 pub mod senders;
+pub mod signing;
 
 pub use config::{Faults, Options, Settings};
 pub use door::Webhook;

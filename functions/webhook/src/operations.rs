@@ -92,7 +92,7 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         let body = serde_json::to_string(&standing)
             .map_err(|_| Problem::Unavailable { what: "answer" })?;
         Ok(Answered {
-            response: Response::json(200, "application/json", body),
+            response: Response::new(200, "application/json", body),
             outcome: Outcome::LookedUp,
         })
     }

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
+use crate::config::Options;
 use crate::response::Problem;
 
 /// An HTTP request as the gateway passed it on.
@@ -14,6 +15,9 @@ pub(crate) struct Request {
     method: String,
     path: String,
     stage: Option<String>,
+    query: String,
+    /// The address that senders use.
+    public_url: Option<String>,
     headers: BTreeMap<String, String>,
     body: Body,
 }
@@ -42,9 +46,9 @@ pub(crate) enum Route<'a> {
 impl Request {
     /// Reads an event. What is absent, null or of another type counts as not there, so that any
     /// value whatsoever is a request that can be answered.
-    pub(crate) fn read(event: Value, body_limit: usize) -> Self {
+    pub(crate) fn read(event: Value, options: &Options) -> Self {
         let Value::Object(mut event) = event else {
-            return Self::read(Value::Object(Map::new()), body_limit);
+            return Self::read(Value::Object(Map::new()), options);
         };
         let context = event.get("requestContext");
         let http = context.and_then(|context| context.get("http"));
@@ -55,19 +59,22 @@ impl Request {
             .unwrap_or_default();
         let stage = text(context.and_then(|context| context.get("stage")))
             .filter(|stage| !stage.is_empty() && stage != "$default");
+        let query = text(event.get("rawQueryString")).unwrap_or_default();
         let headers = match event.remove("headers") {
             Some(Value::Object(headers)) => read_headers(headers),
             _ => BTreeMap::new(),
         };
         let encoded = event.get("isBase64Encoded").and_then(Value::as_bool) == Some(true);
         let body = match event.remove("body") {
-            Some(Value::String(body)) => read_body(body, encoded, body_limit),
+            Some(Value::String(body)) => read_body(body, encoded, options.body_limit),
             _ => Body::Bytes(Vec::new()),
         };
         Self {
             method,
             path,
             stage,
+            query,
+            public_url: options.public_url.clone(),
             headers,
             body,
         }
@@ -76,6 +83,25 @@ impl Request {
     /// A header's value by its lower-case name; repeated ones arrive joined by commas.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
+    }
+
+    /// The query as it came, without its question mark.
+    pub(crate) fn query(&self) -> &str {
+        &self.query
+    }
+
+    /// The address that the sender called, as far as `PUBLIC_URL` is configured: what the gateway
+    /// says of the host can be forged. A stage in the path is in the address too; it counts once
+    /// where `PUBLIC_URL` ends with it.
+    pub(crate) fn url(&self) -> Option<String> {
+        let base = self.public_url.as_deref()?;
+        let staged = self.stage.as_deref().and_then(|stage| {
+            base.strip_suffix(stage)?.strip_suffix('/')?;
+            self.without_stage()
+        });
+        let path = staged.unwrap_or(&self.path);
+        let mark = if self.query.is_empty() { "" } else { "?" };
+        Some(format!("{base}{path}{mark}{}", self.query))
     }
 
     /// Refuses every method but this one.
@@ -114,9 +140,15 @@ impl Request {
     /// Where the request goes. An HTTP API puts a named stage in front of the path; it is taken
     /// off, unless only the path with it leads somewhere (a custom domain has no stage in it).
     pub(crate) fn route(&self) -> Option<Route<'_>> {
-        let stage = self.stage.as_deref();
-        let without = stage.and_then(|stage| self.path.strip_prefix('/')?.strip_prefix(stage));
-        without.and_then(route).or_else(|| route(&self.path))
+        self.without_stage()
+            .and_then(route)
+            .or_else(|| route(&self.path))
+    }
+
+    /// The path behind the stage, if it starts with it.
+    fn without_stage(&self) -> Option<&str> {
+        let stage = self.stage.as_deref()?;
+        self.path.strip_prefix('/')?.strip_prefix(stage)
     }
 }
 

@@ -17,14 +17,14 @@ pub struct Response {
     pub status_code: u16,
     /// The headers, by lower-case name.
     pub headers: BTreeMap<String, String>,
-    /// The body: JSON text.
+    /// The body: JSON text, except where a sender asked for another.
     pub body: String,
     /// Always false: the body is text.
     pub is_base64_encoded: bool,
 }
 
 impl Response {
-    pub(crate) fn json(status: u16, content_type: &str, body: String) -> Self {
+    pub(crate) fn new(status: u16, content_type: &str, body: String) -> Self {
         let mut response = Self {
             status_code: status,
             headers: BTreeMap::new(),
@@ -146,7 +146,7 @@ impl Problem {
             "status": self.status(),
         });
         let mut response =
-            Response::json(self.status(), "application/problem+json", body.to_string());
+            Response::new(self.status(), "application/problem+json", body.to_string());
         match self {
             Self::Unauthorized { challenge, .. } => response.set("www-authenticate", challenge),
             Self::WrongMethod { allow } => response.set("allow", allow),

@@ -70,6 +70,15 @@ impl Senders {
         })
     }
 
+    /// The name of a sender of which nothing can be verified without `PUBLIC_URL`, as far as the
+    /// senders are known already.
+    pub(crate) fn needs_address(&self) -> Option<&str> {
+        match &self.0 {
+            Source::Inline(roster) => roster.needs_address(),
+            Source::Secret { .. } => None,
+        }
+    }
+
     /// The senders as they are now.
     pub(crate) async fn current(
         &self,

@@ -22,7 +22,7 @@ fn all_faults_are_told_at_once_and_it_exits_with_1() {
     let secret = "too-short-secret".get(..9).unwrap();
     let senders = format!(
         r#"{{"Hooks":{{"scheme":"github","secrets":["{secret}"]}},
-            "shop":{{"scheme":"shopify","secrets":["a-long-enough-secret"]}}}}"#
+            "shop":{{"scheme":"shopware","secrets":["a-long-enough-secret"]}}}}"#
     );
     let output = start(&[
         ("CLAIMS_WINDOW", "1s"),
@@ -41,7 +41,7 @@ fn all_faults_are_told_at_once_and_it_exits_with_1() {
         "MIN_REMAINING: ",
         "SENDERS: sender \"Hooks\": a name",
         "SENDERS: sender \"Hooks\": secret 1 has 9 bytes",
-        "SENDERS: sender \"shop\": scheme `shopify` is not supported yet",
+        "SENDERS: sender \"shop\": scheme \"shopware\" is not known",
         "BODY_LIMIT: ",
         "PUBLIC_URL: ",
         "AWS_LAMBDA_RUNTIME_API: ",

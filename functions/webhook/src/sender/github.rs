@@ -2,25 +2,23 @@
 
 mod rules;
 
-use std::borrow::Cow;
-
 use firstclaim::clock::EpochMillis;
 use firstclaim::envelope::Thread;
 use firstclaim::key;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::secret::{MacKey, Secret, read_all};
-use super::{
-    Delivery, Event, InFlight, MalformedKey, Operation, Scheme, UNKNOWN_KIND, Unverified,
-    caller_key, word,
-};
+use super::event::{Delivery, Event, MalformedKey, Operation, UNKNOWN_KIND, caller_key, word};
+use super::form::Form;
+use super::rules::{Found, find};
+use super::secret::{MacKeys, Secret, lower_hex, mac};
+use super::{InFlight, Scheme, Unverified};
 use crate::request::Request;
-use rules::Found;
+use crate::signing::{Headers, Unsigned};
 
 /// A sender that signs the body with HMAC-SHA256. Its headers are not signed.
 #[derive(Debug)]
-pub(crate) struct GitHub(Vec<MacKey>);
+pub(crate) struct GitHub(MacKeys);
 
 impl Scheme for GitHub {
     const NAME: &'static str = "github";
@@ -33,12 +31,10 @@ impl Scheme for GitHub {
         "x-github-hook-installation-target-id",
         "x-github-hook-installation-target-type",
     ];
+    const ID_HEADER: Option<&'static str> = Some("x-github-delivery");
 
     fn new(secrets: &[Secret]) -> Result<Self, Vec<String>> {
-        let mac_key = |secret: &Secret| {
-            MacKey::new(secret.text()?.as_bytes()).ok_or_else(|| "is no key for HMAC".to_owned())
-        };
-        read_all(secrets, mac_key).map(Self)
+        MacKeys::of_texts(secrets).map(Self)
     }
 
     fn verify(&self, request: &Request, body: &[u8], _now: EpochMillis) -> Result<(), Unverified> {
@@ -49,7 +45,7 @@ impl Scheme for GitHub {
             .strip_prefix("sha256=")
             .and_then(lower_hex)
             .ok_or(Unverified::Malformed)?;
-        if self.0.iter().any(|key| key.over(&[body]).is(&given)) {
+        if self.0.made(&[body], &[given]) {
             Ok(())
         } else {
             Err(Unverified::Wrong)
@@ -81,6 +77,14 @@ impl Scheme for GitHub {
             withheld: about.withheld,
         })
     }
+
+    fn sign(secret: &str, delivery: &Unsigned<'_>) -> Result<Headers, String> {
+        let digest = hex::encode(mac(secret.as_bytes(), &[delivery.body])?);
+        Ok(vec![
+            ("x-github-delivery", delivery.id.to_owned()),
+            ("x-hub-signature-256", format!("sha256={digest}")),
+        ])
+    }
 }
 
 /// What the event's name and its body say together.
@@ -105,7 +109,9 @@ impl About {
             return unknown;
         };
         let action = document.get("action").and_then(Value::as_str);
-        let operation = match rules::find(event, action.unwrap_or_default(), document) {
+        let place = document.pointer("/repository/id");
+        let action_name = action.unwrap_or_default();
+        let operation = match find(rules::KINDS, event, action_name, place, document) {
             Found::Named(id) => Operation::Named(id),
             Found::Unnamed => Operation::Unnamed,
             Found::Contradicted => return unknown,
@@ -141,43 +147,5 @@ fn document(body: &[u8]) -> Option<Value> {
     if let Ok(value) = serde_json::from_slice(body) {
         return Some(value);
     }
-    let payload = body
-        .split(|byte| *byte == b'&')
-        .find_map(|field| field.strip_prefix(b"payload="))?;
-    serde_json::from_slice(&form_decoded(payload)).ok()
-}
-
-/// Decodes a value of a form: `+` is a space, `%` and two hex digits a byte. Anything else stands
-/// for itself.
-fn form_decoded(value: &[u8]) -> Cow<'_, [u8]> {
-    if !value.iter().any(|byte| matches!(byte, b'+' | b'%')) {
-        return Cow::Borrowed(value);
-    }
-    let mut decoded = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        match (first, behind) {
-            (b'+', _) => decoded.push(b' '),
-            (b'%', [high, low, behind @ ..]) => {
-                let mut byte = [0];
-                if hex::decode_to_slice([*high, *low], &mut byte).is_ok() {
-                    decoded.push(byte[0]);
-                    rest = behind;
-                } else {
-                    decoded.push(b'%');
-                }
-            }
-            (byte, _) => decoded.push(*byte),
-        }
-    }
-    Cow::Owned(decoded)
-}
-
-/// 64 lower-case hex digits, as GitHub writes them; upper case is not taken.
-fn lower_hex(text: &str) -> Option<[u8; 32]> {
-    let lower = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let mut bytes = [0; 32];
-    let fits = text.len() == 64 && text.bytes().all(lower);
-    (fits && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(bytes)
+    serde_json::from_slice(Form::read(body)?.bytes("payload")?).ok()
 }

@@ -1,20 +1,19 @@
 //! Scheme `token`: a bearer token, and a key that the caller chooses.
 
-use std::fmt;
-
 use firstclaim::clock::EpochMillis;
-use sha2::{Digest, Sha256};
-use subtle::{Choice, ConstantTimeEq};
 
-use super::secret::{Secret, read_all};
-use super::{Delivery, Event, MalformedKey, Operation, Scheme, Unverified, caller_key};
+use super::event::{Delivery, Event, MalformedKey, Operation, caller_key};
+use super::secret::{Secret, Tokens, digest};
+use super::{Scheme, Unverified};
 use crate::request::Request;
+use crate::signing::{Headers, Unsigned};
 
 /// What `WWW-Authenticate` says.
 pub(crate) const CHALLENGE: &str = "Bearer";
 
-/// A sender that shows a bearer token. Holds the tokens' digests, not the tokens.
-pub(crate) struct Token(Vec<[u8; 32]>);
+/// A sender that shows a bearer token.
+#[derive(Debug)]
+pub(crate) struct Token(Tokens);
 
 /// The digest of a token that a request presents.
 pub(crate) struct Presented([u8; 32]);
@@ -29,20 +28,14 @@ impl Presented {
         if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
             return Err(Unverified::Malformed);
         }
-        Ok(Self(Sha256::digest(token.as_bytes()).into()))
+        Ok(Self(digest(token)))
     }
 }
 
 impl Token {
-    /// Whether the token is one of this sender's. Digests are compared, so that the time tells
-    /// nothing of a token; and all of them, so that it does not tell which one fits.
+    /// Whether the token is one of this sender's.
     pub(crate) fn has(&self, presented: &Presented) -> bool {
-        self.0
-            .iter()
-            .fold(Choice::from(0), |found, digest| {
-                found | digest.ct_eq(&presented.0)
-            })
-            .into()
+        self.0.have(&presented.0)
     }
 }
 
@@ -51,10 +44,10 @@ impl Scheme for Token {
     const CHALLENGE: &'static str = CHALLENGE;
     const CALLER_KEYED: bool = true;
     const PASSED_ON: &'static [&'static str] = &[];
+    const ID_HEADER: Option<&'static str> = Some("idempotency-key");
 
     fn new(secrets: &[Secret]) -> Result<Self, Vec<String>> {
-        let digest = |secret: &Secret| Ok(Sha256::digest(secret.text()?.as_bytes()).into());
-        read_all(secrets, digest).map(Self)
+        Tokens::read(secrets).map(Self)
     }
 
     fn verify(&self, request: &Request, _body: &[u8], _now: EpochMillis) -> Result<(), Unverified> {
@@ -85,11 +78,13 @@ impl Scheme for Token {
             withheld: &[],
         })
     }
-}
 
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token({} tokens)", self.0.len())
+    fn sign(secret: &str, delivery: &Unsigned<'_>) -> Result<Headers, String> {
+        // As it is, whether it is quoted or bare: both are one key.
+        Ok(vec![
+            ("authorization", format!("Bearer {secret}")),
+            ("idempotency-key", delivery.id.to_owned()),
+        ])
     }
 }
 

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::config::{Faults, NO_DURATION, duration, short_window};
 use crate::rule::Rule;
-use crate::sender::{AnyScheme, LATER, Presented, Secret, Sender};
+use crate::sender::{AnyScheme, Presented, Secret, Sender};
 
 /// Scopes of other keys than senders'; a sender of this name could make such keys.
 const RESERVED: [&str; 3] = ["cli", "queue", "thread"];
@@ -30,6 +30,12 @@ impl Roster {
     /// The sender of this name.
     pub(crate) fn by_name(&self, name: &str) -> Option<&Arc<Sender>> {
         self.senders.iter().find(|sender| sender.name == name)
+    }
+
+    /// The first sender of which nothing can be verified without `PUBLIC_URL`.
+    pub(crate) fn needs_address(&self) -> Option<&str> {
+        let sender = self.senders.iter().find(|sender| sender.needs_address())?;
+        Some(&sender.name)
     }
 
     /// The `token` sender that this token is of. All of them are compared, so that the time does
@@ -172,12 +178,9 @@ impl Draft {
         match scheme {
             None => self.fault(format!("`scheme` is missing; it is one of {names}")),
             Some(name) if !AnyScheme::NAMES.contains(&name) => {
-                let fault = if LATER.contains(&name) {
-                    format!("scheme `{name}` is not supported yet; {names} are")
-                } else {
-                    format!("scheme {name:?} is not known; it is one of {names}")
-                };
-                self.fault(fault);
+                self.fault(format!(
+                    "scheme {name:?} is not known; it is one of {names}"
+                ));
             }
             Some(_) if self.secrets.is_empty() => {
                 self.fault("has no secrets; anybody could send in its name");

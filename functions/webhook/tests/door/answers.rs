@@ -57,7 +57,7 @@ fn refused() -> Vec<Row> {
         ),
         row(
             "unknown sender",
-            hook().to("/webhooks/gitlab"),
+            hook().to("/webhooks/nobody"),
             404,
             "unknown-sender",
             None,

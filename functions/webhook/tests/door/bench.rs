@@ -17,6 +17,20 @@ use sha2::Sha256;
 use tokio::sync::Semaphore;
 use webhook::{Message, Options, Outbox, Response, SendError, Senders, Webhook};
 
+/// All schemes; a sender of each is named like it.
+pub(crate) const SCHEMES: [&str; 8] = [
+    "github", "gitlab", "stripe", "slack", "shopify", "standard", "twilio", "token",
+];
+
+/// The options of a handler that the samples' senders reach.
+pub(crate) fn options() -> Options {
+    let public_url = vectors()["public_url"].as_str().map(str::to_owned);
+    Options {
+        public_url,
+        ..Options::default()
+    }
+}
+
 /// How long an invocation may run.
 pub(crate) const RUN: Duration = Duration::from_secs(10);
 
@@ -116,7 +130,10 @@ impl Request {
         })
     }
 
-    pub(crate) fn to(mut self, path: &str) -> Self {
+    /// To this path, or whole address.
+    pub(crate) fn to(mut self, address: &str) -> Self {
+        let public_url = options().public_url.unwrap();
+        let path = address.strip_prefix(&public_url).unwrap_or(address);
         path.clone_into(&mut self.path);
         self
     }
@@ -153,14 +170,15 @@ impl Request {
             Ok(text) => (text.to_owned(), false),
             Err(_) => (STANDARD.encode(&self.body), true),
         };
+        let (path, query) = self.path.split_once('?').unwrap_or((&self.path, ""));
         json!({
             "version": "2.0",
             "routeKey": "$default",
-            "rawPath": self.path,
-            "rawQueryString": "",
+            "rawPath": path,
+            "rawQueryString": query,
             "headers": self.headers,
             "requestContext": {
-                "http": {"method": self.method, "path": self.path},
+                "http": {"method": self.method, "path": path},
                 "stage": "$default",
             },
             "body": body,
@@ -279,7 +297,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Two GitHub senders with one secret, a `standard` sender, and two callers.
+    /// A sender of each scheme, a second one of GitHub, and a second caller.
     pub(crate) fn new() -> Self {
         Self::with_senders(&Self::senders())
     }
@@ -287,19 +305,20 @@ impl Bench {
     pub(crate) fn senders() -> Value {
         let vectors = vectors();
         let secrets = &vectors["secrets"];
-        json!({
-            "github": {"scheme": "github", "secrets": [secrets["github"]]},
+        let mut senders = json!({
             "github-2": {"scheme": "github", "secrets": [secrets["github"]]},
-            "standard": {"scheme": "standard", "secrets": [secrets["standard"]]},
-            "token": {"scheme": "token", "secrets": [secrets["token"]]},
             "other": {"scheme": "token", "secrets": [OTHER_TOKEN]},
-        })
+        });
+        for scheme in SCHEMES {
+            senders[scheme] = json!({"scheme": scheme, "secrets": [secrets[scheme]]});
+        }
+        senders
     }
 
     pub(crate) fn with_senders(senders: &Value) -> Self {
         let longest_lease = Config::default().longest_lease;
         let senders = Senders::from_json(&senders.to_string(), longest_lease).unwrap();
-        Self::over(senders, Options::default())
+        Self::over(senders, options())
     }
 
     pub(crate) fn with_options(options: Options) -> Self {

@@ -2,18 +2,29 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
+use webhook::Options;
 
-use crate::bench::{Bench, Request, problem, sample};
+use crate::bench::{Bench, Request, sample};
 
 #[tokio::test]
 async fn events_of_both_gateways_are_accepted() {
+    let function_url = "https://fcs4mpl3url1d00000000000000000ab.lambda-url.us-east-1.on.aws";
     for file in [
         "lambda/function-url.github-issue_comment.json",
         "lambda/function-url.github-issue_comment.base64.json",
         "lambda/function-url.github-push-form.base64.json",
+        "lambda/function-url.shopify-orders-create.json",
+        "lambda/function-url.stripe-charge.json",
+        "lambda/function-url.slack-slash-command.base64.json",
+        "lambda/function-url.twilio-message.base64.json",
         "lambda/http-api.github-issue_comment.json",
+        "lambda/http-api.custom-domain.twilio-json.json",
     ] {
-        let bench = Bench::new();
+        let mut options = crate::bench::options();
+        if file.starts_with("lambda/function-url") {
+            options.public_url = Some(function_url.to_owned());
+        }
+        let bench = Bench::with_options(options);
         let response = bench.event(sample(file)).await;
         assert_eq!(response.status_code, 202, "{file}: {}", response.body);
     }
@@ -93,10 +104,23 @@ async fn n32_a_named_stage_is_taken_off_the_path() {
 }
 
 #[tokio::test]
-async fn n32_another_schemes_sample_with_a_stage_finds_no_sender() {
+async fn n18_n32_a_named_stage_is_part_of_the_signed_address() {
     let event = sample("lambda/http-api.stage-prod.twilio-message.base64.json");
-    let response = Bench::new().event(event).await;
-    assert_eq!(problem(&response), "unknown-sender");
+    let host = "https://fcs4mpl3id.execute-api.us-east-1.amazonaws.com";
+    // Whether PUBLIC_URL ends with the stage or not.
+    for (public_url, status) in [
+        (host.to_owned(), 202),
+        (format!("{host}/prod"), 202),
+        (format!("{host}/other"), 401),
+        ("https://hooks.example.com".to_owned(), 401),
+    ] {
+        let bench = Bench::with_options(Options {
+            public_url: Some(public_url.clone()),
+            ..Options::default()
+        });
+        let response = bench.event(event.clone()).await;
+        assert_eq!(response.status_code, status, "{public_url}");
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,9 @@ const KEY: &str = "deploy-417";
 const WORK: &str = "token#deploy-417";
 
 fn look_up(location: &str) -> Request {
-    Request::new("GET", location).with("authorization", &format!("Bearer {}", secret("token")))
+    Request::new("GET", "")
+        .to(location)
+        .with("authorization", &format!("Bearer {}", secret("token")))
 }
 
 async fn submitted(bench: &Bench) -> String {

@@ -26,7 +26,8 @@ fn read(changes: &[(&str, &str)]) -> Result<Settings, String> {
 
 /// The faults of a `SENDERS`.
 fn senders(senders: &Value) -> Vec<String> {
-    match read(&[("SENDERS", &senders.to_string())]) {
+    let address = ("PUBLIC_URL", "https://hooks.example.com");
+    match read(&[("SENDERS", &senders.to_string()), address]) {
         Ok(_) => Vec::new(),
         Err(faults) => faults.lines().map(str::to_owned).collect(),
     }
@@ -41,6 +42,19 @@ fn the_required_ones_are_enough() {
     assert_eq!(settings.claims, firstclaim::Config::default());
     assert_eq!(settings.options.body_limit, BODY_LIMIT);
     assert_eq!(settings.options.public_url, None);
+}
+
+#[test]
+fn a_sender_that_signs_the_address_needs_it() {
+    let twilio = json!({"calls": {"scheme": "twilio", "secrets": ["a-long-enough-secret"]}});
+    let twilio = ("SENDERS", &*twilio.to_string());
+    let faults = read(&[twilio]).unwrap_err();
+    let said = "PUBLIC_URL: is not set; sender \"calls\" signs the address that it calls";
+    assert_eq!(faults, said);
+    read(&[twilio, ("PUBLIC_URL", "https://hooks.example.com")]).unwrap();
+    // What is wrong with it is told once.
+    let faults = read(&[twilio, ("PUBLIC_URL", "hooks")]).unwrap_err();
+    assert_eq!(faults.lines().count(), 1, "{faults}");
 }
 
 #[test]
@@ -176,15 +190,31 @@ fn a44_secrets_are_read_strictly() {
         (
             "standard",
             "c3RhbmRhcmQtYmVuY2gtc2VjcmV0LTAxMjM0NTY3ODk=",
-            "neither",
+            "starts with none of",
         ),
         ("standard", "raw:short", "bytes"),
         ("standard", "raw:", "bytes"),
         (
             "standard",
-            "whpk_WgmXX7nryKTwI0X1OpsEX9XMXrcpnYBWCnDzx9h34lk=",
-            "ed25519",
+            "whsk_t02RY2pCI6uhRniAUKa1NQNt4hQRTCehFzMNLqNQEC4=",
+            "the sender's signing key",
         ),
+        (
+            "standard",
+            "whpk_WgmXX7nryKTwI0X1OpsEX9XMXrcpnYBWCnDzx9h34l==",
+            "32 bytes",
+        ),
+        ("gitlab", "", "is empty"),
+        ("gitlab", "fifteen-bytes-x", "has 15 bytes"),
+        ("stripe", "", "is empty"),
+        ("stripe", "whsec_", "has 6 bytes"),
+        ("slack", "", "is empty"),
+        ("slack", "8f742231b10e8888abcd99yyyzzz85a5 ", "white space"),
+        ("shopify", "", "is empty"),
+        ("shopify", "short", "has 5 bytes"),
+        ("twilio", "", "is empty"),
+        // Twilio's documentation signs with it.
+        ("twilio", "12345", "has 5 bytes"),
     ];
     for (scheme, secret, said) in wrong {
         let faults = with(scheme, secret);
@@ -203,6 +233,16 @@ fn a44_secrets_are_read_strictly() {
         ("github", "sixteen-bytes-xx"),
         ("token", "sixteen-bytes-xx"),
         ("standard", fine),
+        (
+            "standard",
+            "whpk_WgmXX7nryKTwI0X1OpsEX9XMXrcpnYBWCnDzx9h34lk=",
+        ),
+        ("standard", "raw:whsec_any-text-of-sixteen-bytes"),
+        ("gitlab", "sixteen-bytes-xx"),
+        ("stripe", "whsec_sixteen-bytes"),
+        ("slack", "8f742231b10e8888abcd99yyyzzz85a5"),
+        ("shopify", "shpss_0123456789abcdef"),
+        ("twilio", "0123456789abcdef0123456789abcdef"),
     ];
     for (scheme, secret) in fine {
         assert_eq!(with(scheme, secret), [""; 0], "{secret}");
@@ -226,7 +266,6 @@ fn all_faults_of_all_senders_are_told() {
         "Upper": {"scheme": "github", "secrets": secrets},
         "queue": {"scheme": "github", "secrets": secrets},
         "none": {"scheme": "github"},
-        "later": {"scheme": "stripe", "secrets": secrets},
         "odd": {"scheme": "carrier-pigeon", "secrets": secrets},
         "what": {"secrets": secrets},
         "text": "a-secret-in-the-wrong-place",
@@ -240,7 +279,6 @@ fn all_faults_of_all_senders_are_told() {
         ("\"Upper\"", "a name has 1 to 63"),
         ("\"queue\"", "scope of other keys"),
         ("\"none\"", "has no secrets"),
-        ("\"later\"", "scheme `stripe` is not supported yet"),
         ("\"odd\"", "scheme \"carrier-pigeon\" is not known"),
         ("\"what\"", "`scheme` is missing"),
         ("\"text\"", "is no JSON object"),

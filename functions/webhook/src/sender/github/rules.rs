@@ -5,56 +5,13 @@
 //! to take two events for one; so that an action which does not move the subject's `updated_at`
 //! (pinning, locking, a re-request) has no rule here.
 
-use firstclaim::Fingerprint;
-use serde_json::Value;
+use crate::sender::rules::Part::{At, Digest, Is};
+use crate::sender::rules::{Kind, Rule, on};
 
-use crate::keys;
-use Part::{At, Digest, Is};
-
-/// What a rule says of an event.
-pub(super) enum Found {
-    /// The id of its operation.
-    Named(String),
-    /// No rule names it exactly.
-    Unnamed,
-    /// The body is not one of this event.
-    Contradicted,
-}
-
-/// One event: how its body is told from others, and its rules.
-struct Kind {
-    event: &'static str,
-    /// What its body must have.
-    must: &'static [&'static str],
-    /// What its body can't have: the subject of another event that also has what this one must.
-    without: &'static [&'static str],
-    rules: &'static [Rule],
-}
-
-/// For some actions, the parts of the key. The first rule whose parts are all there counts.
-struct Rule {
-    /// The empty text for events that have no action.
-    actions: &'static [&'static str],
-    parts: &'static [Part],
-}
-
-/// One part of a key.
-enum Part {
-    /// The value at this pointer.
-    At(&'static str),
-    /// The digest of the value at this pointer.
-    Digest(&'static str),
-    /// This word, to tell apart ids that are counted separately.
-    Is(&'static str),
-}
-
-const fn on(actions: &'static [&'static str], parts: &'static [Part]) -> Rule {
-    Rule { actions, parts }
-}
-
-const KINDS: &[Kind] = &[
+/// The events that have rules.
+pub(super) const KINDS: &[Kind] = &[
     Kind {
-        event: "push",
+        name: "push",
         must: &["/ref", "/before", "/after", "/repository/id"],
         without: &[],
         // A branch that is created or deleted has zeros on one side, and so no rule: deleting it
@@ -70,7 +27,7 @@ const KINDS: &[Kind] = &[
         )],
     },
     Kind {
-        event: "issues",
+        name: "issues",
         must: &["/issue/id"],
         without: &["/comment"],
         rules: &[
@@ -101,13 +58,13 @@ const KINDS: &[Kind] = &[
         ],
     },
     Kind {
-        event: "issue_comment",
+        name: "issue_comment",
         must: &["/issue/id", "/comment/id"],
         without: &[],
         rules: COMMENT,
     },
     Kind {
-        event: "pull_request",
+        name: "pull_request",
         must: &["/pull_request/id"],
         without: &["/review", "/comment", "/thread"],
         rules: &[
@@ -183,7 +140,7 @@ const KINDS: &[Kind] = &[
         ],
     },
     Kind {
-        event: "pull_request_review",
+        name: "pull_request_review",
         must: &["/pull_request/id", "/review/id"],
         without: &["/comment"],
         rules: &[
@@ -203,19 +160,19 @@ const KINDS: &[Kind] = &[
         ],
     },
     Kind {
-        event: "pull_request_review_comment",
+        name: "pull_request_review_comment",
         must: &["/pull_request/id", "/comment/id"],
         without: &["/review"],
         rules: COMMENT,
     },
     Kind {
-        event: "commit_comment",
+        name: "commit_comment",
         must: &["/comment/id", "/comment/commit_id"],
         without: &["/issue", "/pull_request"],
         rules: COMMENT,
     },
     Kind {
-        event: "discussion",
+        name: "discussion",
         must: &["/discussion/id"],
         without: &["/comment"],
         rules: &[
@@ -234,13 +191,13 @@ const KINDS: &[Kind] = &[
         ],
     },
     Kind {
-        event: "discussion_comment",
+        name: "discussion_comment",
         must: &["/discussion/id", "/comment/id"],
         without: &[],
         rules: COMMENT,
     },
     Kind {
-        event: "release",
+        name: "release",
         must: &["/release/id"],
         without: &[],
         rules: &[
@@ -266,7 +223,7 @@ const KINDS: &[Kind] = &[
         ],
     },
     Kind {
-        event: "workflow_run",
+        name: "workflow_run",
         must: &["/workflow_run/id", "/workflow_run/run_attempt"],
         without: &["/workflow_job"],
         rules: &[on(
@@ -275,7 +232,7 @@ const KINDS: &[Kind] = &[
         )],
     },
     Kind {
-        event: "workflow_job",
+        name: "workflow_job",
         must: &["/workflow_job/id", "/workflow_job/run_attempt"],
         without: &[],
         rules: &[on(
@@ -284,7 +241,7 @@ const KINDS: &[Kind] = &[
         )],
     },
     Kind {
-        event: "check_run",
+        name: "check_run",
         must: &["/check_run/id"],
         without: &[],
         rules: &[
@@ -304,7 +261,7 @@ const KINDS: &[Kind] = &[
         ],
     },
     Kind {
-        event: "check_suite",
+        name: "check_suite",
         must: &["/check_suite/id"],
         without: &["/check_run"],
         rules: &[on(
@@ -317,14 +274,14 @@ const KINDS: &[Kind] = &[
         )],
     },
     Kind {
-        event: "status",
+        name: "status",
         must: &["/sha", "/state", "/context"],
         without: &[],
         // Each status is an object of its own.
         rules: &[on(&[""], &[At("/id"), At("/state"), At("/updated_at")])],
     },
     Kind {
-        event: "deployment",
+        name: "deployment",
         must: &["/deployment/id"],
         without: &["/deployment_status"],
         rules: &[on(
@@ -333,7 +290,7 @@ const KINDS: &[Kind] = &[
         )],
     },
     Kind {
-        event: "deployment_status",
+        name: "deployment_status",
         must: &["/deployment_status/id"],
         without: &[],
         rules: &[on(
@@ -361,48 +318,3 @@ const COMMENT: &[Rule] = &[
         ],
     ),
 ];
-
-/// Names the operation of an event: event, action, repository, and the rule's parts.
-pub(super) fn find(event: &str, action: &str, document: &Value) -> Found {
-    let Some(kind) = KINDS.iter().find(|kind| kind.event == event) else {
-        return Found::Unnamed;
-    };
-    let has = |pointer: &&str| {
-        document
-            .pointer(pointer)
-            .is_some_and(|value| !value.is_null())
-    };
-    if !kind.must.iter().all(has) || kind.without.iter().any(has) {
-        return Found::Contradicted;
-    }
-    kind.rules
-        .iter()
-        .filter(|rule| rule.actions.contains(&action))
-        .find_map(|rule| {
-            let mut parts = vec![event.into()];
-            if !action.is_empty() {
-                parts.push(action.into());
-            }
-            parts.push(document.pointer("/repository/id")?.clone());
-            for part in rule.parts {
-                parts.push(part.of(document)?);
-            }
-            keys::id_of_parts(&parts)
-        })
-        .map_or(Found::Unnamed, Found::Named)
-}
-
-impl Part {
-    fn of(&self, document: &Value) -> Option<Value> {
-        match self {
-            At(pointer) => document.pointer(pointer).cloned(),
-            Digest(pointer) => {
-                let value = document.pointer(pointer)?;
-                let says_something = value.as_object().is_some_and(|members| !members.is_empty());
-                let digest = says_something.then(|| Fingerprint::of(value).ok())??;
-                Some(digest.to_hex().into())
-            }
-            Is(word) => Some((*word).into()),
-        }
-    }
-}
