@@ -14,7 +14,7 @@ use crate::clock::EpochMillis;
 use crate::outcome::{Answer, Outcome};
 
 /// The namespace of all metrics.
-const NAMESPACE: &str = "firstclaim";
+pub const NAMESPACE: &str = "firstclaim";
 
 /// The most values that one metric may have in one line.
 const VALUES_LIMIT: usize = 100;
@@ -57,6 +57,26 @@ pub enum Metric {
 }
 
 impl Metric {
+    /// All metrics: what a dashboard can show.
+    pub const ALL: [Self; 16] = [
+        Self::Performed,
+        Self::Replayed,
+        Self::ReplayedFailure,
+        Self::InFlight,
+        Self::Takeover,
+        Self::Superseded,
+        Self::Held,
+        Self::Mismatch,
+        Self::Refused,
+        Self::KeyFallback,
+        Self::Retryable,
+        Self::Permanent,
+        Self::TargetMisconfigured,
+        Self::StoreUnavailable,
+        Self::LeaseLost,
+        Self::NotRecorded,
+    ];
+
     /// The metric that an outcome counts as.
     #[must_use]
     pub fn of<T>(outcome: &Outcome<T>) -> Self {
@@ -72,7 +92,9 @@ impl Metric {
         }
     }
 
-    fn name(self) -> String {
+    /// The name under which it is counted.
+    #[must_use]
+    pub fn name(self) -> String {
         format!("{self:?}")
     }
 }

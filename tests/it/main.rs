@@ -3,6 +3,7 @@
 mod registry;
 
 mod claims;
+mod deployment;
 mod door;
 mod faults;
 mod hostile;
@@ -37,6 +38,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let tests = [
         store::tests(),
         claims::tests(),
+        deployment::tests(),
         door::tests(),
         faults::tests(),
         hostile::tests(),

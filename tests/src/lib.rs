@@ -15,6 +15,7 @@ pub mod proxy;
 pub mod queue_stub;
 pub mod runtime_api;
 pub mod target;
+pub mod template;
 
 pub use engine::Engine;
 pub use lab::Lab;
