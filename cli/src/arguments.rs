@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::dev;
+use crate::{check, dev};
 
 /// The exit code for arguments that can't be read.
 pub const USAGE: u8 = 64;
@@ -25,6 +25,8 @@ pub struct Arguments {
 pub enum Command {
     /// Run the whole system on this machine: webhook, queue, worker, DynamoDB and a target
     Dev(dev::Options),
+    /// Look whether a deployment can do its work: table, claims, queues, secrets, target
+    Check(check::Options),
 }
 
 impl Arguments {
@@ -50,8 +52,10 @@ mod tests {
     #[test]
     fn no_command_is_dev_with_its_defaults() {
         let parse = |arguments: &[&str]| Arguments::try_parse_from(arguments).unwrap().chosen();
-        let Command::Dev(without) = parse(&["firstclaim"]);
-        let Command::Dev(with) = parse(&["firstclaim", "dev"]);
+        let (without, with) = (parse(&["firstclaim"]), parse(&["firstclaim", "dev"]));
+        let (Command::Dev(without), Command::Dev(with)) = (without, with) else {
+            panic!("another command");
+        };
         assert_eq!(without, with);
     }
 }

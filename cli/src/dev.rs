@@ -31,6 +31,7 @@ mod target;
 pub use folder::FolderError;
 pub use functions::FunctionsError;
 pub use senders::SendersError;
+pub(crate) use stack::is_loopback;
 
 use signals::Signals;
 use stack::Stack;
@@ -86,7 +87,7 @@ impl Default for Options {
     }
 }
 
-fn url(text: &str) -> Result<String, String> {
+pub(crate) fn url(text: &str) -> Result<String, String> {
     let uri: axum::http::Uri = text.parse().map_err(|_| "no URL".to_owned())?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(_)) => Ok(text.to_owned()),

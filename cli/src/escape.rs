@@ -28,6 +28,26 @@ impl Display for Escaped<'_> {
     }
 }
 
+/// Shows JSON text on a terminal without letting it act there: the same characters are written as
+/// `\uXXXX`, so that a program reads the same values. JSON has them in its strings only.
+#[derive(Clone, Copy, Debug)]
+pub struct EscapedJson<'a>(pub &'a str);
+
+impl Display for EscapedJson<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            if acts(c) {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(f, "\\u{unit:04x}")?;
+                }
+            } else {
+                f.write_char(c)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Whether a terminal or its font does something else than to show the character.
 fn acts(c: char) -> bool {
     c.is_control()
@@ -50,6 +70,17 @@ mod tests {
         assert_eq!(
             shown,
             r"a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{7f}\u{202e}gnp.exe\u{200b}\u{2028}\u{feff}z"
+        );
+    }
+
+    #[test]
+    fn json_keeps_its_values() {
+        let hostile = serde_json::json!({ "text": "\u{9b}2J\u{202e}\u{e0041}\u{1b}z" });
+        let shown = EscapedJson(&hostile.to_string()).to_string();
+        assert_eq!(shown, r#"{"text":"\u009b2J\u202e\udb40\udc41\u001bz"}"#);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
+            hostile
         );
     }
 

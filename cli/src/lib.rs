@@ -4,5 +4,6 @@
 //! [`dev::engine`] is an embedded DynamoDB, [`dev::sqs`] a local queue service.
 
 pub mod arguments;
+pub mod check;
 pub mod dev;
 pub mod escape;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use firstclaim_cli::arguments::{Arguments, Command, USAGE};
-use firstclaim_cli::dev;
 use firstclaim_cli::escape::Escaped;
+use firstclaim_cli::{check, dev};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -23,30 +23,31 @@ fn main() -> ExitCode {
         }
     };
     match run(arguments.chosen()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             let text = one_line(&format!("{error:#}"));
             let _ = writeln!(std::io::stderr(), "firstclaim: {}", Escaped(&text));
-            let code = error
-                .downcast_ref::<dev::Error>()
-                .map_or(1, dev::Error::exit_code);
-            ExitCode::from(code)
+            let of_dev = error.downcast_ref().map(dev::Error::exit_code);
+            let of_check = error.downcast_ref().map(check::Error::exit_code);
+            ExitCode::from(of_dev.or(of_check).unwrap_or(1))
         }
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+/// The command's exit code, or why it did nothing.
+fn run(command: Command) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let done = runtime.block_on(async {
         match command {
-            Command::Dev(options) => dev::run(options, environment).await,
+            Command::Dev(options) => Ok(dev::run(options, environment).await.map(|()| 0)?),
+            Command::Check(options) => Ok(check::run(options, environment).await?),
         }
     });
     // Whatever still runs was given its time.
     runtime.shutdown_timeout(Duration::from_millis(500));
-    Ok(done?)
+    done
 }
 
 /// Some of the causes below have several lines.

@@ -228,6 +228,36 @@ fn the_printed_curl_works() {
 }
 
 #[test]
+fn the_printed_check_finds_no_fault() {
+    let dev = Dev::start(&["--in-memory"]);
+    let lines = dev.lines();
+    let from = lines
+        .iter()
+        .position(|line| line.trim_start().starts_with("firstclaim check"))
+        .unwrap();
+    let command = lines[from..from + 4].join("\n").replacen(
+        "firstclaim",
+        env!("CARGO_BIN_EXE_firstclaim"),
+        1,
+    );
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{command}\n{said}");
+    for check in [
+        "claim",
+        "race",
+        "queue",
+        "redrive",
+        "dead-letters",
+        "target",
+    ] {
+        assert!(said.contains(&format!("\nok       {check} ")), "{said}");
+    }
+    // Whether the probe and the question to the target left anything.
+    assert_eq!(dev.effects(), 0);
+}
+
+#[test]
 fn a_port_in_use_is_told_with_its_flag() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

@@ -84,6 +84,17 @@ pub(super) fn text(stack: &Stack) -> String {
             Escaped(sender)
         );
     }
+    let _ = write!(
+        text,
+        "\nLook whether all of it works:\n\n  \
+         firstclaim check --table {TABLE} --endpoint {endpoint} \\\n    \
+         --queue-url {} \\\n    \
+         --dead-letter-url {} \\\n    \
+         --target-url {}\n",
+        stack.queue_url,
+        stack.dead_letter_url,
+        Escaped(stack.target.as_ref().unwrap_or(&stack.target_url)),
+    );
     text.push_str("\nTimes are UTC. Ctrl-C ends it.\n\n");
     text
 }

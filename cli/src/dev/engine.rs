@@ -30,8 +30,11 @@ const TABLE_BOUND: Duration = Duration::from_secs(30);
 /// The attribute that is a table's partition key.
 const KEY: &str = "id";
 
+/// The key that a table must have, as [`key_schema`] writes it.
+pub(crate) const KEY_SCHEMA: &str = "id (S HASH)";
+
 /// The attribute that DynamoDB's TTL reads.
-const EXPIRATION: &str = "expiration";
+pub(crate) const EXPIRATION: &str = "expiration";
 
 /// Where the embedded DynamoDB keeps its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,6 +214,18 @@ async fn describe(client: &Client, table: &str) -> Result<Option<TableDescriptio
 }
 
 fn check_key(table: &str, found: &TableDescription) -> Result<(), TableError> {
+    let found = key_schema(found);
+    if found == KEY_SCHEMA {
+        return Ok(());
+    }
+    Err(TableError::KeySchema {
+        table: table.to_owned(),
+        found,
+    })
+}
+
+/// Name, type and role of each attribute of a table's key.
+pub(crate) fn key_schema(found: &TableDescription) -> String {
     let kind = |name: &str| {
         found
             .attribute_definitions()
@@ -226,13 +241,7 @@ fn check_key(table: &str, found: &TableDescription) -> Result<(), TableError> {
             format!("{name} ({} {})", kind(name), element.key_type().as_str())
         })
         .collect();
-    if key == [format!("{KEY} (S HASH)")] {
-        return Ok(());
-    }
-    Err(TableError::KeySchema {
-        table: table.to_owned(),
-        found: key.join(", "),
-    })
+    key.join(", ")
 }
 
 async fn create(client: &Client, table: &str) -> Result<(), TableError> {

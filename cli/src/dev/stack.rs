@@ -282,7 +282,7 @@ impl Listener {
 }
 
 /// Whether a URL's host is this machine.
-fn is_loopback(url: &str) -> bool {
+pub(crate) fn is_loopback(url: &str) -> bool {
     let Ok(uri) = url.parse::<axum::http::Uri>() else {
         return false;
     };

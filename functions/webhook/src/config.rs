@@ -254,8 +254,9 @@ fn read_public_url(value: Option<String>, faults: &mut Faults) -> Option<String>
 pub(crate) const NO_DURATION: &str =
     "is no duration; write a whole number and a unit: `31d`, `12h`, `30m`, `90s` or `500ms`";
 
-/// Reads a whole number with its unit: `d`, `h`, `m`, `s` or `ms`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
+/// Reads a whole number with its unit: `d`, `h`, `m`, `s` or `ms`. `None` for anything else, and for
+/// more than a century.
+pub fn duration(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(unit_at);
     let number: u64 = number.parse().ok()?;

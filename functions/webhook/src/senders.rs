@@ -70,6 +70,19 @@ impl Senders {
         })
     }
 
+    /// A short digest of the configuration in use, by which the log names it; `None` while a secret
+    /// has not been read.
+    #[must_use]
+    pub fn generation(&self) -> Option<String> {
+        match &self.0 {
+            Source::Inline(roster) => Some(roster.generation.clone()),
+            Source::Secret { kept, .. } => {
+                let state = kept.state();
+                Some(state.roster.as_ref()?.generation.clone())
+            }
+        }
+    }
+
     /// The name of a sender of which nothing can be verified without `PUBLIC_URL`, as far as the
     /// senders are known already.
     pub(crate) fn needs_address(&self) -> Option<&str> {
