@@ -159,14 +159,19 @@ fn read_file(path: &Path) -> Result<String, Error> {
 }
 
 /// The webhook's settings, without those that are at fault. What is required but not set belongs to
-/// a function that is not set up here. The senders have a check of their own.
+/// a function that is not set up here. The senders have a check of their own; what is looked at
+/// here is whether the rest fits them.
 fn read_webhook(
     lookup: &impl Fn(&str) -> Option<String>,
     faults: &mut Vec<(&'static str, String)>,
 ) -> Option<webhook::Settings> {
+    let longest_lease = firstclaim::Config::default().longest_lease;
+    let well_formed = |json: &String| webhook::Senders::from_json(json, longest_lease).is_ok();
     let read = |hidden: &[(&'static str, String)]| {
+        let senders = lookup("SENDERS").filter(|json| hidden.is_empty() && well_formed(json));
         webhook::Settings::read(|name| match name {
-            "SENDERS" => None,
+            "SENDERS" => senders.clone(),
+            "SENDERS_SECRET_ARN" if senders.is_some() => lookup(name),
             "SENDERS_SECRET_ARN" => Some(UNSET.to_owned()),
             _ if at_fault(hidden, name) => None,
             "QUEUE_URL" => lookup(name).or_else(|| Some(UNSET.to_owned())),

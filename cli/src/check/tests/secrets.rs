@@ -42,6 +42,29 @@ async fn n20_senders_are_named_with_the_generation_that_the_log_names() {
 }
 
 #[tokio::test]
+async fn settings_that_do_not_fit_the_senders_are_a_fault() {
+    let twilio = Run::new().env("SENDERS", &senders("twilio"));
+    let report = twilio.report().await;
+    let fault = report.only("settings");
+    fault.is(Status::Fault, &["shop"]);
+    assert_eq!(fault.subject.as_deref(), Some("PUBLIC_URL"));
+    report.only("senders").is(Status::Ok, &["shop (twilio)"]);
+
+    let report = twilio
+        .env("PUBLIC_URL", "https://hooks.example.com")
+        .report()
+        .await;
+    report.only("settings").is(Status::Ok, &[]);
+
+    let both = Run::new()
+        .env("SENDERS", &senders("github"))
+        .env("SENDERS_SECRET_ARN", "arn:of:senders");
+    let report = both.report().await;
+    let fault = report.only("settings");
+    assert_eq!(fault.subject.as_deref(), Some("SENDERS"), "{fault:?}");
+}
+
+#[tokio::test]
 async fn senders_that_are_not_well_formed_are_a_fault_that_does_not_tell_the_secret() {
     for (json, part) in [
         (senders("morse"), "morse"),
