@@ -98,6 +98,7 @@ impl<S: Store> Claims<S> {
             owner: None,
             wait: Duration::ZERO,
             redelivered: false,
+            marks: false,
             claims: self.clone(),
         }
     }
@@ -265,6 +266,7 @@ pub struct Once<S> {
     owner: Option<Owner>,
     wait: Duration,
     redelivered: bool,
+    marks: bool,
 }
 
 /// What `inspect` found out about the operation before it is entered.
@@ -351,6 +353,15 @@ impl<S: Store> Once<S> {
     /// a final one is the answer. Anything else goes on to the claim.
     pub fn redelivered(mut self, redelivered: bool) -> Self {
         self.redelivered = redelivered;
+        self
+    }
+
+    /// Promises that the operation calls [`Work::enter`] before it does anything that can't be
+    /// taken back, and does it only if that succeeds. Under [`Policy::Hold`] a claim that is lost
+    /// before that call may then run again, in place of being held though nothing ran; it costs one
+    /// write more. Under [`Policy::Rerun`] it costs nothing and changes nothing.
+    pub fn marks_entry(mut self) -> Self {
+        self.marks = true;
         self
     }
 

@@ -67,6 +67,21 @@ pub enum ClaimError {
     },
 }
 
+/// Why an operation must not be entered. Nothing of it has happened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntryError {
+    /// The claim had ended by its own clock.
+    #[error("the claim was lost before the operation was entered")]
+    Lost,
+    /// Another owner has the key now.
+    #[error("the key has another owner; the operation was not entered")]
+    Superseded,
+    /// The store did not answer, so that nobody would know that the operation was entered.
+    #[error("that the operation is entered could not be recorded, so it was not")]
+    Store(#[source] StoreError),
+}
+
 /// Why a step has no value. The caller's error type must be able to hold it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -97,7 +97,7 @@ pub mod design {}
 pub use claims::{Claim, Claimed, Claims, Ended, Inspection, Once, Resumed, Work, downstream_key};
 pub use config::{Config, ConfigError};
 pub use envelope::Envelope;
-pub use error::{ClaimError, RunError, StepError};
+pub use error::{ClaimError, EntryError, RunError, StepError};
 pub use fingerprint::Fingerprint;
 pub use invocation::Invocation;
 pub use key::{Key, KeyError, Scope};

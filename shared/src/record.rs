@@ -177,6 +177,9 @@ pub struct Record {
     pub attempt: u32,
     /// As its owner claimed it.
     pub policy: Policy,
+    /// The attempt that has said, under `hold`, that it has not entered its operation yet: what it
+    /// leaves behind may run again. Any other number says nothing.
+    pub unentered: Option<u32>,
     /// Enters the downstream key; raised by a settle that asks for it.
     pub generation: u32,
     /// The payload that the key is bound to.
@@ -213,6 +216,13 @@ impl Record {
     #[must_use]
     pub fn released(&self) -> bool {
         self.status == Status::InProgress && self.lease == Some(RELEASED)
+    }
+
+    /// Whether its last owner has promised to say so before it enters the operation, and has not
+    /// said so: nothing ran in this attempt.
+    #[must_use]
+    pub fn untouched(&self) -> bool {
+        self.status == Status::InProgress && self.unentered == Some(self.attempt)
     }
 
     /// How many attempts in a row ended without a word: crashes, since the last failure that was

@@ -358,6 +358,7 @@ pub async fn self_test(client: &Client, table: &str) -> Result<(), SelfTestError
             origin: Origin::default(),
             silent_limit: 1,
             inspects: false,
+            marks: false,
         };
         claims.spawn(async move {
             let written = store.write(&id, &terms.claim(now)).await?;

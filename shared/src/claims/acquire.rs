@@ -292,6 +292,8 @@ impl<S: Store> Acquiring<S> {
         // The lease that was written, not one that is counted from now.
         let lease = record.lease.unwrap_or(RELEASED);
         let live = Live {
+            // Of a record that says nothing, the work may be under way already.
+            entered: !(self.once.marks && record.untouched()),
             lease,
             expiration: record.expiration.unwrap_or(lease.seconds()),
             checkpoints: record.checkpoints.clone(),
@@ -348,6 +350,7 @@ impl<S: Store> Acquiring<S> {
             },
             silent_limit: self.once.claims.config.silent_limit,
             inspects: self.inspects,
+            marks: self.once.marks,
         })
     }
 

@@ -183,13 +183,16 @@ impl<S: Store> Claim<S> {
         self.send_last(write).await
     }
 
-    /// Gives up with an unknown outcome: released under `rerun`, suspended under `hold`.
+    /// Gives up with an unknown outcome: released under `rerun`, suspended under `hold` (unless the
+    /// claim [marks its entry](crate::Once::marks_entry) and has not entered: then nothing
+    /// happened).
     ///
     /// # Errors
     ///
     /// The store did not answer; the lease is left to lapse.
     pub async fn give_up(self, failure: StoredFailure) -> Result<Ended, StoreError> {
-        if Ending::Unknown.releases(self.work.0.effective_policy()) {
+        let untouched = !self.work.0.live().entered;
+        if untouched || Ending::Unknown.releases(self.work.0.effective_policy()) {
             return self.release(failure).await;
         }
         let error = self.attempt_error(&failure.code, &failure.message);
@@ -380,6 +383,7 @@ impl<S: Store> Claim<S> {
             owner: Some(held.owner.clone()),
             checkpoints: live.checkpoints.clone(),
             activity: None,
+            unentered: None,
             ..held.record.clone()
         }
     }

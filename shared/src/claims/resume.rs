@@ -41,6 +41,7 @@ impl<S: Store> Claims<S> {
         }
         let lease = record.lease.unwrap_or(RELEASED);
         let live = Live {
+            entered: !record.untouched(),
             lease,
             expiration: record.expiration.unwrap_or(lease.seconds()),
             checkpoints: record.checkpoints.clone(),

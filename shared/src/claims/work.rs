@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::{Claims, Clock, Reached};
 use crate::clock::{EpochMillis, EpochSeconds};
-use crate::error::StepError;
+use crate::error::{EntryError, StepError};
 use crate::key::Key;
 use crate::outcome::{Failure, bounded};
 use crate::protocol::{Intent, Request, Write};
@@ -73,6 +73,8 @@ pub(super) struct Held<S> {
 
 #[derive(Debug)]
 pub(super) struct Live {
+    /// Whether the operation may have been entered: not before the record says so, where it does.
+    pub(super) entered: bool,
     pub(super) lease: EpochMillis,
     pub(super) expiration: EpochSeconds,
     pub(super) checkpoints: BTreeMap<String, String>,
@@ -170,6 +172,47 @@ impl<S: Store> Work<S> {
     #[must_use]
     pub fn downstream_key(&self, step: &str) -> String {
         downstream_key(&self.0.key, self.0.record.generation, step)
+    }
+
+    /// Says in the record that the operation is about to do what can't be taken back, for a claim
+    /// that [promised to](crate::Once::marks_entry). Once this has succeeded, under `hold` nobody
+    /// runs the operation again if the claim is lost. Without the promise, or under `rerun`, it
+    /// only looks at the own clock.
+    ///
+    /// # Errors
+    ///
+    /// The operation must not go on; nothing of it has happened, so that it ends with
+    /// [`Failure::did_not_happen`].
+    pub async fn enter(&self) -> Result<(), EntryError> {
+        if self.is_lost() {
+            return Err(EntryError::Lost);
+        }
+        if self.0.live().entered {
+            return Ok(());
+        }
+        let mut backoff = BACKOFF;
+        for tries in 1.. {
+            let owner = self.0.owner.clone();
+            match self.0.send(Write::Enter { owner }, None).await {
+                Ok(Reached::Answer(..)) => {
+                    self.0.lost.send_replace(true);
+                    return Err(EntryError::Superseded);
+                }
+                Ok(_) => break,
+                Err(error) if tries >= TRIES || self.remaining() <= backoff => {
+                    return Err(EntryError::Store(error));
+                }
+                // The same words again: a copy that lands twice changes nothing.
+                Err(_) => self.0.claims.source.sleep(backoff).await,
+            }
+            backoff *= 2;
+        }
+        // The answer took its time: the clock is looked at again before the work.
+        if self.is_lost() {
+            return Err(EntryError::Lost);
+        }
+        self.0.live().entered = true;
+        Ok(())
     }
 
     /// Runs `operation` once per key, across attempts: its value is recorded under `name`, and a

@@ -35,6 +35,8 @@ pub enum Term {
     NoOwner,
     /// `attempt` is this.
     AttemptIs(u32),
+    /// The attempt that has not entered its operation yet is this.
+    UnenteredIs(u32),
     /// The lease is exactly this.
     LeaseIs(EpochMillis),
     /// There is no lease.
@@ -146,6 +148,7 @@ impl Term {
             Self::OwnerIs(owner) => record.owner.as_ref() == Some(owner),
             Self::NoOwner => record.owner.is_none(),
             Self::AttemptIs(attempt) => record.attempt == *attempt,
+            Self::UnenteredIs(attempt) => record.unentered == Some(*attempt),
             Self::LeaseIs(lease) => record.lease == Some(*lease),
             Self::NoLease => record.lease.is_none(),
             Self::LeaseAbove(limit) => record.lease.is_some_and(|lease| lease > *limit),

@@ -31,6 +31,9 @@ pub struct Terms {
     /// Whether the caller can find out what became of an earlier attempt. It may then take over a
     /// record that is held, but not enter the operation.
     pub inspects: bool,
+    /// Whether the caller, under `hold`, says so before it enters the operation: one write more,
+    /// which lets a claim that was lost before it run again.
+    pub marks: bool,
 }
 
 impl Terms {
@@ -46,6 +49,7 @@ impl Terms {
                 owner: Some(self.owner.clone()),
                 attempt: 1,
                 policy: self.policy,
+                unentered: (self.marks && self.policy == Policy::Hold).then_some(1),
                 generation: 0,
                 fingerprint: self.fingerprint,
                 data: None,
@@ -61,6 +65,7 @@ impl Terms {
 
     fn takeover(&self, record: &Record, now: EpochMillis, enters: bool) -> Write {
         let end = self.window_end(now);
+        let hold = record.policy == Policy::Hold || self.policy == Policy::Hold;
         Write::Takeover {
             seen: Seen::of(record),
             owner: self.owner.clone(),
@@ -72,6 +77,7 @@ impl Terms {
             },
             activity: self.activity.clone(),
             policy: self.policy,
+            marks: enters && self.marks && hold,
             enters,
         }
     }
@@ -173,6 +179,8 @@ pub enum Rule {
     HoldOfRecord,
     /// A lapsed record is held for a newcomer under `hold`.
     HoldOfCaller,
+    /// Under `hold` a lapsed record whose owner had not entered the operation is taken over.
+    Untouched,
     /// After too many silent attempts a record is held.
     SilentLimit,
     /// A takeover of a held record does not enter.
@@ -193,7 +201,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::OwnClaim,
         Self::OwnClaimContent,
         Self::WindowOver,
@@ -205,6 +213,7 @@ impl Rule {
         Self::RunningLease,
         Self::HoldOfRecord,
         Self::HoldOfCaller,
+        Self::Untouched,
         Self::SilentLimit,
         Self::HeldDoesNotEnter,
         Self::OwnWrite,
@@ -274,8 +283,11 @@ impl Rules {
     }
 
     fn lapsed(self, record: &Record, terms: &Terms, now: EpochMillis) -> Decision {
-        let held = (record.policy == Policy::Hold && self.hold(Rule::HoldOfRecord))
-            || (terms.policy == Policy::Hold && self.hold(Rule::HoldOfCaller))
+        // Nothing ran, whatever the policies say: as good as a release. The takeover asks for the
+        // mark again, so that an owner who has gone on meanwhile keeps the key.
+        let untouched = record.untouched() && self.hold(Rule::Untouched);
+        let held = (record.policy == Policy::Hold && !untouched && self.hold(Rule::HoldOfRecord))
+            || (terms.policy == Policy::Hold && !untouched && self.hold(Rule::HoldOfCaller))
             || (record.silent_attempts() >= terms.silent_limit && self.hold(Rule::SilentLimit));
         if held && !terms.inspects {
             return Decision::Answer(Verdict::Held);
@@ -348,6 +360,7 @@ impl Rules {
             Write::Renew { lease, .. } => {
                 in_progress && record.lease.is_some_and(|held| held >= *lease)
             }
+            Write::Enter { .. } => in_progress && !record.untouched(),
             Write::Checkpoint { name, text, .. } => {
                 in_progress && record.checkpoints.get(name) == Some(text)
             }

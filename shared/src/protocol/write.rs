@@ -36,6 +36,8 @@ pub enum Write {
         activity: Option<Activity>,
         /// The new owner's policy, where the record has none.
         policy: Policy,
+        /// Whether the new owner promises to say so before it enters the operation.
+        marks: bool,
         /// Whether the new owner may enter the operation; where not, it only looks for the result
         /// of an earlier attempt. Not written: it is the sender's own business.
         enters: bool,
@@ -48,6 +50,12 @@ pub enum Write {
         lease: EpochMillis,
         /// The end of the window.
         expiration: EpochSeconds,
+    },
+    /// Its owner is about to enter the operation: from now on, what it leaves behind may have
+    /// happened.
+    Enter {
+        /// The owner.
+        owner: Owner,
     },
     /// One intermediate result.
     Checkpoint {
@@ -138,6 +146,8 @@ pub struct Seen {
     pub lease: Option<EpochMillis>,
     /// Its generation.
     pub generation: u32,
+    /// Whether its owner had said that it has not entered the operation yet.
+    pub untouched: bool,
 }
 
 impl Seen {
@@ -150,6 +160,7 @@ impl Seen {
             status: record.status,
             lease: record.lease,
             generation: record.generation,
+            untouched: record.untouched(),
         }
     }
 
@@ -167,6 +178,9 @@ impl Seen {
             Some(lease) => Term::LeaseIs(lease).into(),
             None => Term::NoLease.into(),
         });
+        if self.untouched {
+            terms.push(Term::UnenteredIs(self.attempt).into());
+        }
         Condition::All(terms)
     }
 }
@@ -179,6 +193,7 @@ impl Write {
             Self::Claim { .. } => "claim",
             Self::Takeover { .. } => "takeover",
             Self::Renew { .. } => "renew",
+            Self::Enter { .. } => "enter",
             Self::Checkpoint { .. } => "checkpoint",
             Self::Activity { .. } => "activity",
             Self::Finish { .. } => "finish",
@@ -196,6 +211,7 @@ impl Write {
             Self::Claim { record, .. } | Self::Restore { record } => record.owner.as_ref(),
             Self::Takeover { owner, .. }
             | Self::Renew { owner, .. }
+            | Self::Enter { owner }
             | Self::Checkpoint { owner, .. }
             | Self::Activity { owner, .. }
             | Self::Finish { owner, .. }
@@ -224,7 +240,8 @@ impl Write {
             Self::Renew { owner, lease, .. } => {
                 owned(owner).and(Term::LeaseBetween(SUSPENDED, *lease))
             }
-            Self::Checkpoint { owner, .. }
+            Self::Enter { owner }
+            | Self::Checkpoint { owner, .. }
             | Self::Activity { owner, .. }
             | Self::Finish { owner, .. }
             | Self::Suspend { owner, .. } => owned(owner).and(Term::LeaseAbove(RELEASED)),
@@ -263,6 +280,7 @@ impl Write {
                 fingerprint,
                 activity,
                 policy,
+                marks,
                 enters: _,
             } => {
                 record.owner = Some(owner.clone());
@@ -276,7 +294,11 @@ impl Write {
                 if *policy == Policy::Hold {
                     record.policy = Policy::Hold;
                 }
+                if *marks {
+                    record.unentered = Some(record.attempt);
+                }
             }
+            Self::Enter { .. } => record.unentered = None,
             Self::Renew {
                 lease, expiration, ..
             } => {

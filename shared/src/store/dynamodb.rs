@@ -39,6 +39,7 @@ mod attribute {
     pub(super) const OWNER: &str = "owner";
     pub(super) const ATTEMPT: &str = "attempt";
     pub(super) const POLICY: &str = "policy";
+    pub(super) const UNENTERED: &str = "unentered";
     pub(super) const GENERATION: &str = "generation";
     pub(super) const FINGERPRINT: &str = "validation";
     pub(super) const DATA: &str = "data";

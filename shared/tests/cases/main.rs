@@ -9,6 +9,7 @@
 mod cache;
 mod cost;
 mod endings;
+mod entry;
 mod envelope;
 mod fingerprints;
 mod flight;

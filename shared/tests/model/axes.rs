@@ -68,6 +68,8 @@ pub(crate) struct Caller {
     pub(crate) ahead: i8,
     /// Whether it inspects before it enters.
     pub(crate) inspects: bool,
+    /// Whether it says so, under `hold`, before it enters.
+    pub(crate) marks: bool,
 }
 
 /// How an operation ends.

@@ -63,6 +63,7 @@ impl Machine {
             origin: Origin::default(),
             silent_limit: self.axes.silent_limit,
             inspects: caller.inspects,
+            marks: caller.marks,
         }
     }
 
@@ -203,6 +204,10 @@ impl Machine {
             Write::Finish { .. } => Told::Recorded,
             Write::Suspend { .. } => Told::Suspended,
             Write::Release { .. } => Told::Released,
+            Write::Enter { .. } => {
+                call.phase = Phase::Working;
+                return self.may_go_on(state, place);
+            }
             write => {
                 call.phase = Phase::Working;
                 if let Some(holding) = &mut call.holding {
@@ -235,6 +240,7 @@ impl Machine {
             lease,
             window_end: record.expiration.unwrap_or(lease.seconds()),
             enters,
+            entered: !(self.caller(state, place).marks && record.untouched()),
             lost: false,
             renewals: 0,
             steps: (0..2).fold(0, |steps, step| {
@@ -259,13 +265,29 @@ impl Machine {
             state.ghost.note(Fault::EnteredTooLate);
         }
         state.calls[place].phase = Phase::Working;
-        if enters {
+        if enters && holding.entered {
             self.enter(state, place, &record);
         }
     }
 
+    /// The record says that the operation is entered: so it is, if there is time.
+    fn may_go_on(&self, state: &mut State, place: usize) {
+        let Some(mut holding) = state.calls[place].holding else {
+            return;
+        };
+        if !self.alive(state, place, &holding) {
+            if !self.removed.has(Guard::OwnClockBeforeEntry) {
+                return;
+            }
+            state.ghost.note(Fault::EnteredTooLate);
+        }
+        holding.entered = true;
+        state.calls[place].holding = Some(holding);
+        self.enter(state, place, &holding.record);
+    }
+
     /// The operation is entered.
-    fn enter(&self, state: &mut State, place: usize, record: &Record) {
+    pub(crate) fn enter(&self, state: &mut State, place: usize, record: &Record) {
         let caller = self.caller(state, place);
         let hold = caller.policy == Policy::Hold || record.policy == Policy::Hold;
         let given = caller

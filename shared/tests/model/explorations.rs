@@ -12,11 +12,13 @@ pub(crate) const USUAL: &[Axes] = &[
     RENEWALS,
     RELAY,
     HOLD,
+    MARKED,
     INSPECTION,
     MIXED,
     SILENCE,
     OPERATOR,
     OPERATOR_ON_HOLD,
+    OPERATOR_ON_MARKED,
     STEPS,
     LONG,
     SKEW,
@@ -24,6 +26,7 @@ pub(crate) const USUAL: &[Axes] = &[
     THEIRS,
     OUTSIDERS,
     OUTSIDERS_ON_HOLD,
+    OUTSIDERS_ON_MARKED,
     STALE,
 ];
 
@@ -97,6 +100,22 @@ pub(crate) const HOLD: Axes = Axes {
         Sighting::Suspended,
         Sighting::Released,
         Sighting::Takeover,
+    ],
+    ..BASE
+};
+
+pub(crate) const MARKED: Axes = Axes {
+    name: "marked",
+    about: "three calls under hold, of which some mark their entry",
+    callers: MARKING,
+    time: 3,
+    delays: 1,
+    endings: &[Ending::Complete, Ending::Unknown],
+    sightings: &[
+        Sighting::Held,
+        Sighting::Suspended,
+        Sighting::EnteredAfterTheMark,
+        Sighting::UntouchedTakenOver,
     ],
     ..BASE
 };
@@ -178,6 +197,16 @@ pub(crate) const OPERATOR_ON_HOLD: Axes = Axes {
         Sighting::Held,
     ],
     ..BASE
+};
+
+pub(crate) const OPERATOR_ON_MARKED: Axes = Axes {
+    name: "operator on marked",
+    about: "two calls under hold that mark their entry, and an act of an operator",
+    callers: &[MARKING_CALLER],
+    calls: 2,
+    endings: &[Ending::Complete],
+    sightings: &[Sighting::Settled, Sighting::RunAfterSettlement],
+    ..OPERATOR_ON_HOLD
 };
 
 pub(crate) const STEPS: Axes = Axes {
@@ -284,6 +313,14 @@ pub(crate) const OUTSIDERS_ON_HOLD: Axes = Axes {
     ..OUTSIDERS
 };
 
+pub(crate) const OUTSIDERS_ON_MARKED: Axes = Axes {
+    name: "outsiders on marked",
+    about: "two calls that mark their entry; another tool completes the record, or deletes it",
+    callers: &[MARKING_CALLER],
+    delays: 1,
+    ..OUTSIDERS_ON_HOLD
+};
+
 pub(crate) const STALE: Axes = Axes {
     name: "stale",
     about: "three calls that may read first, and read what is out of date",
@@ -329,6 +366,7 @@ const RERUN_CALLER: Caller = Caller {
     payload: None,
     ahead: 0,
     inspects: false,
+    marks: false,
 };
 
 const HOLD_CALLER: Caller = Caller {
@@ -336,9 +374,15 @@ const HOLD_CALLER: Caller = Caller {
     ..RERUN_CALLER
 };
 
+const MARKING_CALLER: Caller = Caller {
+    marks: true,
+    ..HOLD_CALLER
+};
+
 const RERUNNING: &[Caller] = &[RERUN_CALLER];
 const HOLDING: &[Caller] = &[HOLD_CALLER];
 const BOTH: &[Caller] = &[RERUN_CALLER, HOLD_CALLER];
+const MARKING: &[Caller] = &[MARKING_CALLER, HOLD_CALLER];
 const INSPECTING: &[Caller] = &[
     HOLD_CALLER,
     Caller {

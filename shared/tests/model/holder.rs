@@ -20,6 +20,8 @@ pub(crate) enum Step {
     /// The final write is made anew, as after its client has given up; the window ends later.
     EndAgain,
     Renew,
+    /// It is said that the operation is entered.
+    Enter,
     /// A step of the operation is recorded.
     Record(usize),
     SayActivity,
@@ -35,8 +37,14 @@ impl Machine {
         match &call.phase {
             Phase::Working => {
                 for ending in self.axes.endings {
-                    // An inspection holds on or finds a result; it never gives the key back.
-                    if holding.enters || *ending != Ending::DidNotHappen {
+                    // An inspection holds on or finds a result; it never gives the key back. And
+                    // what was not entered has no result.
+                    let possible = match ending {
+                        Ending::Complete | Ending::Fail => !holding.enters || holding.entered,
+                        Ending::DidNotHappen => holding.enters,
+                        Ending::Unknown => true,
+                    };
+                    if possible {
                         offer(Step::End(*ending));
                     }
                 }
@@ -44,9 +52,17 @@ impl Machine {
                 if holding.enters && holding.renewals < self.axes.renewals && alive {
                     offer(Step::Renew);
                 }
+                let unsaid = holding.enters && !holding.entered;
+                if unsaid && (alive || self.removed.has(Guard::OwnClockBeforeEntry)) {
+                    offer(Step::Enter);
+                }
                 let may_step = alive || self.removed.has(Guard::OwnClockBeforeStep);
                 for step in 0..usize::from(self.axes.steps) {
-                    if holding.enters && may_step && holding.steps & (1 << step) == 0 {
+                    if holding.enters
+                        && holding.entered
+                        && may_step
+                        && holding.steps & (1 << step) == 0
+                    {
                         offer(Step::Record(step));
                     }
                 }
@@ -56,7 +72,10 @@ impl Machine {
             }
             Phase::Sending(errand) => match &*errand.request {
                 Request::Owned(intent) => match &intent.write {
-                    Write::Renew { .. } | Write::Checkpoint { .. } | Write::Activity { .. } => {
+                    Write::Renew { .. }
+                    | Write::Enter { .. }
+                    | Write::Checkpoint { .. }
+                    | Write::Activity { .. } => {
                         offer(Step::Abandon);
                     }
                     ending => {
@@ -104,6 +123,14 @@ impl Machine {
                 };
                 self.send(state, place, &holding, write, None);
             }
+            Step::Enter => {
+                if self.removed.has(Guard::EntrySaidFirst) {
+                    holding.entered = true;
+                    state.calls[place].holding = Some(holding);
+                    self.enter(state, place, &holding.record);
+                }
+                self.send(state, place, &holding, Write::Enter { owner }, None);
+            }
             Step::Record(step) => {
                 if !self.alive(state, place, &holding) {
                     state.ghost.note(Fault::EnteredTooLate);
@@ -147,7 +174,8 @@ impl Machine {
                     || holding.record.policy == Policy::Hold;
                 // Where another ending was sent before, this one is to clean up.
                 let cleans_up = state.calls[place].phase != Phase::Working;
-                let unknown = ending == Ending::Unknown || cleans_up;
+                let unentered = holding.enters && !holding.entered;
+                let unknown = (ending == Ending::Unknown && !unentered) || cleans_up;
                 let code = if unknown { "unknown" } else { DID_NOT_HAPPEN };
                 let error = Some(attempt_error(code, &holding.record));
                 let careful = !cleans_up && !self.removed.has(Guard::SuspendUnderHold);

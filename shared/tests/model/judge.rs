@@ -96,9 +96,10 @@ impl Machine {
         }
         match intent.write {
             // Its own and still going: nobody has superseded it.
-            Write::Finish { .. } | Write::Checkpoint { .. } | Write::Activity { .. } => {
-                holds_claim(record, who)
-            }
+            Write::Finish { .. }
+            | Write::Enter { .. }
+            | Write::Checkpoint { .. }
+            | Write::Activity { .. } => holds_claim(record, who),
             _ => false,
         }
     }
@@ -119,6 +120,7 @@ fn stands(record: &Record, write: &Write, who: Who) -> bool {
     let in_progress = record.status == Status::InProgress;
     match write {
         Write::Renew { lease, .. } => in_progress && record.lease >= Some(*lease),
+        Write::Enter { .. } => in_progress && record.unentered != Some(record.attempt),
         Write::Checkpoint { name, text, .. } => {
             in_progress && record.checkpoints.get(name) == Some(text)
         }

@@ -126,12 +126,14 @@ pub(crate) const REDUNDANT: &[Redundant] = &[
     },
 ];
 
-/// The places of the terms in an owner's condition and in that of what was seen.
+/// The places of the terms in an owner's condition and in that of what was seen. The mark comes
+/// last, and only where it was seen: the other places are the same without it.
 const OWNER: usize = 0;
 const ATTEMPT: usize = 1;
 const LEASE: usize = 2;
 const STATUS: usize = 2;
 const SEEN_LEASE: usize = 3;
+const MARK: usize = 4;
 
 /// Two calls and two acts of an operator, smaller than [`explorations::OPERATOR`].
 const SETTLING: Axes = Axes {
@@ -219,6 +221,9 @@ fn notice(axes: Axes, removed: Removed, pools: &Arc<Pools>) -> Option<&'static s
 /// The explorations that are likely to notice, the likeliest first.
 fn where_to_look(removal: Removal) -> Vec<Axes> {
     let first: &[Axes] = match removal {
+        Removal::Part(Kind::Takeover, MARK) => &[explorations::MARKED],
+        Removal::Part(Kind::Settle, MARK) => &[explorations::OPERATOR_ON_MARKED],
+        Removal::Part(Kind::Enter, _) => &[explorations::MARKED, explorations::OUTSIDERS_ON_MARKED],
         Removal::Part(Kind::Claim | Kind::Takeover, _) => &[
             explorations::THEIRS,
             explorations::PAYLOADS,
@@ -232,6 +237,7 @@ fn where_to_look(removal: Removal) -> Vec<Axes> {
             Rule::Mismatch => &[explorations::PAYLOADS],
             Rule::ForeignFingerprint | Rule::MissingLease => &[explorations::THEIRS],
             Rule::HoldOfRecord | Rule::HoldOfCaller | Rule::Released => &[explorations::MIXED],
+            Rule::Untouched => &[explorations::MARKED],
             Rule::SilentLimit => &[explorations::SILENCE],
             Rule::HeldDoesNotEnter => &[explorations::INSPECTION],
             Rule::Restore | Rule::OwnClaimContent => &[explorations::OUTSIDERS],
@@ -241,6 +247,7 @@ fn where_to_look(removal: Removal) -> Vec<Axes> {
             _ => &[explorations::STEPS, explorations::LONG],
         },
         Removal::Guard(guard) => match guard {
+            Guard::EntrySaidFirst => &[explorations::MARKED],
             Guard::Grace => &[explorations::SKEW],
             Guard::OwnClockBeforeEntry | Guard::OwnClockBeforeStep => &[explorations::STEPS],
             Guard::SuspendUnderHold | Guard::OneEnding => &[explorations::HOLD],
@@ -261,6 +268,7 @@ fn samples() -> Vec<Write> {
         status: Status::InProgress,
         lease,
         generation: 0,
+        untouched: false,
     };
     let lease = EpochMillis(2);
     let expiration = EpochSeconds(1);
@@ -272,6 +280,7 @@ fn samples() -> Vec<Write> {
         owner: Some(owner()),
         attempt: 1,
         policy: Policy::Rerun,
+        unentered: None,
         generation: 0,
         fingerprint: None,
         data: None,
@@ -289,6 +298,7 @@ fn samples() -> Vec<Write> {
         fingerprint: None,
         activity: None,
         policy: Policy::Rerun,
+        marks: false,
         enters: true,
     };
     let settle = |seen| Write::Settle {
@@ -304,13 +314,18 @@ fn samples() -> Vec<Write> {
         expiration,
     };
     let owned = owner();
+    let untouched = || Seen {
+        untouched: true,
+        ..seen(Some(owner()), Some(lease))
+    };
     vec![
         Write::Claim {
             record: Box::new(record.clone()),
             now: lease,
         },
-        takeover(seen(Some(owner()), Some(lease))),
+        takeover(untouched()),
         takeover(seen(None, Some(lease))),
+        Write::Enter { owner: owner() },
         Write::Renew {
             owner: owner(),
             lease,
@@ -342,7 +357,7 @@ fn samples() -> Vec<Write> {
             owner: owned,
             error: None,
         },
-        settle(seen(Some(owner()), Some(lease))),
+        settle(untouched()),
         settle(seen(Some(owner()), None)),
         settle(seen(None, Some(lease))),
     ]

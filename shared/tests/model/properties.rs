@@ -145,6 +145,8 @@ pub(crate) enum Sighting {
     InspectedWithoutEntry,
     RecordedByInspection,
     TheirsTakenOver,
+    EnteredAfterTheMark,
+    UntouchedTakenOver,
 }
 
 impl Sighting {
@@ -214,6 +216,23 @@ impl Sighting {
             Self::TheirsTakenOver => ("sees another tool's record taken over", |_, state| {
                 holds(state, |holding| holding.record.attempt == 2) && state.calls.len() == 1
             }),
+            Self::EnteredAfterTheMark => ("sees an entry that was said first", |_, state| {
+                holds(state, |holding| {
+                    holding.record.untouched() && holding.entered
+                })
+            }),
+            Self::UntouchedTakenOver => (
+                "sees a claim lost before its entry run again",
+                |_, state| {
+                    let released = told(state, Told::Released);
+                    !released
+                        && holds(state, |holding| {
+                            holding.record.attempt == 2
+                                && holding.entered
+                                && holding.record.untouched()
+                        })
+                },
+            ),
         }
     }
 }
@@ -312,9 +331,10 @@ fn expected(
         record if record.released() => None,
         record if record.lease.is_none() => Some(Verdict::InProgress),
         record => {
-            let held = policy == Policy::Hold
-                || record.policy == Policy::Hold
-                || record.silent_attempts() >= machine.axes.silent_limit;
+            let hold = policy == Policy::Hold || record.policy == Policy::Hold;
+            let untouched = record.unentered == Some(record.attempt);
+            let held =
+                (hold && !untouched) || record.silent_attempts() >= machine.axes.silent_limit;
             held.then_some(Verdict::Held)
         }
     }
@@ -338,6 +358,7 @@ fn newcomer(
         origin: Origin::default(),
         silent_limit: machine.axes.silent_limit,
         inspects: false,
+        marks: false,
     };
     let mut write = machine.pools.writes.keep(terms.claim(now));
     let request = Request::Acquire(terms);

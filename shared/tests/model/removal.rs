@@ -21,6 +21,7 @@ pub(crate) enum Kind {
     /// Of a record that another tool wrote.
     TakeoverOfTheirs,
     Renew,
+    Enter,
     Checkpoint,
     Activity,
     Finish,
@@ -41,6 +42,7 @@ impl Kind {
             Write::Takeover { seen, .. } if seen.owner.is_none() => Self::TakeoverOfTheirs,
             Write::Takeover { .. } => Self::Takeover,
             Write::Renew { .. } => Self::Renew,
+            Write::Enter { .. } => Self::Enter,
             Write::Checkpoint { .. } => Self::Checkpoint,
             Write::Activity { .. } => Self::Activity,
             Write::Finish { .. } => Self::Finish,
@@ -59,6 +61,8 @@ impl Kind {
 pub(crate) enum Guard {
     /// The own clock is looked at before the operation is entered.
     OwnClockBeforeEntry,
+    /// Under `hold` the operation is entered only when the record says so.
+    EntrySaidFirst,
     /// The own clock is looked at before each step.
     OwnClockBeforeStep,
     /// An owner stops a grace before its lease.
@@ -80,8 +84,9 @@ pub(crate) enum Guard {
 
 impl Guard {
     /// Every guard.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::OwnClockBeforeEntry,
+        Self::EntrySaidFirst,
         Self::OwnClockBeforeStep,
         Self::Grace,
         Self::OneEnding,

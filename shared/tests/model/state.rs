@@ -97,6 +97,8 @@ pub(crate) struct Holding {
     pub(crate) window_end: EpochSeconds,
     /// Whether the operation may be entered.
     pub(crate) enters: bool,
+    /// Whether it was entered: at once, unless that is said first.
+    pub(crate) entered: bool,
     /// How often it was renewed.
     pub(crate) renewals: u8,
     /// The steps that were recorded, as bits.
@@ -330,6 +332,7 @@ impl Axes {
             owner: None,
             attempt: 1,
             policy: Policy::Rerun,
+            unentered: None,
             generation: 0,
             fingerprint: Some(firstclaim::Fingerprint::of_raw(b"made in another way")),
             data: (status == Status::Completed).then(|| Data::Inline("\"theirs\"".to_owned())),

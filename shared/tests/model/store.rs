@@ -169,7 +169,10 @@ fn watch_writer(
                 ghost.note(Fault::EndedByAnother);
             }
         }
-        Write::Renew { .. } | Write::Checkpoint { .. } | Write::Activity { .. } => {
+        Write::Renew { .. }
+        | Write::Enter { .. }
+        | Write::Checkpoint { .. }
+        | Write::Activity { .. } => {
             if past {
                 ghost.note(Fault::SupersededWrote);
             }

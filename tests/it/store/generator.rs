@@ -70,7 +70,7 @@ impl Generator {
     fn write(&mut self, id: &str, before: Option<&Record>) -> Write {
         let owner = self.fitting_owner(before);
         let expiration = self.second();
-        match self.below(11) {
+        match self.below(12) {
             0 | 1 => Write::Claim {
                 record: Box::new(self.claimed(id)),
                 now: self.instant(),
@@ -83,6 +83,7 @@ impl Generator {
                 fingerprint: self.fingerprint(),
                 activity: self.activity(),
                 policy: self.policy(),
+                marks: self.coin(),
                 enters: self.coin(),
             },
             3 => Write::Renew {
@@ -123,6 +124,7 @@ impl Generator {
                 owner,
                 error: self.coin().then(|| self.error()),
             },
+            10 => Write::Enter { owner },
             _ => Write::Settle {
                 seen: self.seen(before),
                 owner: self.owner(),
@@ -142,6 +144,7 @@ impl Generator {
             owner: Some(self.owner()),
             attempt: 1,
             policy: self.policy(),
+            unentered: self.coin().then_some(1),
             generation: 0,
             fingerprint: self.fingerprint(),
             data: None,
@@ -198,6 +201,7 @@ impl Generator {
             owner: None,
             attempt: 1,
             policy: Policy::Rerun,
+            unentered: None,
             generation: 0,
             fingerprint: None,
             data: data.map(Data::Inline),
@@ -220,6 +224,7 @@ impl Generator {
                 status: Status::InProgress,
                 lease: self.coin().then(|| self.lease()),
                 generation: 0,
+                untouched: self.coin(),
             },
         }
     }

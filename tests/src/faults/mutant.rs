@@ -94,6 +94,7 @@ fn writes() -> Vec<Write> {
         owner: Some(owner.clone()),
         attempt: 1,
         policy: Policy::Rerun,
+        unentered: None,
         generation: 0,
         fingerprint: None,
         data: None,
@@ -117,6 +118,7 @@ fn writes() -> Vec<Write> {
             fingerprint: None,
             activity: None,
             policy: Policy::Rerun,
+            marks: false,
             enters: true,
         },
         Write::Renew {

@@ -125,6 +125,7 @@ impl State {
             status: self.status,
             lease: self.lease.map(EpochMillis),
             generation: count(self.generation),
+            untouched: false,
         }
     }
 }

@@ -35,6 +35,7 @@ fn work(status: Status, lease: Option<EpochMillis>, now: EpochMillis) -> Record 
         owner: Some(Owner::new("the-right-to-write")),
         attempt: 2,
         policy: Policy::Rerun,
+        unentered: None,
         generation: 0,
         fingerprint: None,
         data: None,

@@ -115,6 +115,9 @@ impl Expression {
             Term::AttemptIs(attempt) => {
                 self.compared(ATTEMPT, " = ", "attempt", number((*attempt).into()));
             }
+            Term::UnenteredIs(attempt) => {
+                self.compared(UNENTERED, " = ", "unentered", number((*attempt).into()));
+            }
             Term::LeaseIs(lease) => self.compared(LEASE, " = ", "lease", number(lease.0)),
             Term::LeaseAbove(limit) => self.compared(LEASE, " > ", "limit", number(limit.0)),
             Term::LeaseBetween(lowest, highest) => {
@@ -157,6 +160,7 @@ impl Expression {
                 fingerprint,
                 activity,
                 policy,
+                marks,
                 enters: _,
             } => {
                 self.own(owner, seen);
@@ -168,6 +172,9 @@ impl Expression {
                 }
                 if *policy == Policy::Hold {
                     self.set_text(POLICY, HOLD);
+                }
+                if *marks {
+                    self.set_number(UNENTERED, seen.attempt.saturating_add(1).into());
                 }
                 if seen.owner.is_none() {
                     // Another tool's record has no map yet that a checkpoint could be set in.
@@ -182,6 +189,7 @@ impl Expression {
                 self.set_number(LEASE, lease.0);
                 self.set_number(EXPIRATION, expiration.0);
             }
+            Write::Enter { .. } => self.remove(UNENTERED),
             Write::Checkpoint {
                 name, text: json, ..
             } => {

@@ -52,6 +52,10 @@ pub(super) fn to_item(record: &Record) -> Item {
     if record.policy == Policy::Hold {
         put(POLICY, text(HOLD));
     }
+    put(
+        UNENTERED,
+        record.unentered.and_then(|attempt| number(attempt.into())),
+    );
     if record.generation > 0 {
         put(GENERATION, number(record.generation.into()));
     }
@@ -165,6 +169,7 @@ pub(super) fn from_item(id: &str, item: &Item) -> Result<Record, StoreError> {
             Some(HOLD) => Policy::Hold,
             _ => Policy::Rerun,
         },
+        unentered: counter(UNENTERED)?,
         generation: counter(GENERATION)?.unwrap_or(0),
         // Another tool's hash is made in another way: it binds nothing here.
         fingerprint: owner
