@@ -2,6 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
+#[cfg(unix)]
+use crate::claims;
 use crate::{check, dev};
 
 /// The exit code for arguments that can't be read.
@@ -27,6 +29,10 @@ pub enum Command {
     Dev(dev::Options),
     /// Look whether a deployment can do its work: table, claims, queues, secrets, target
     Check(check::Options),
+    /// The commands for claims.
+    #[cfg(unix)]
+    #[command(flatten)]
+    Claims(Box<claims::Command>),
 }
 
 impl Arguments {

@@ -5,5 +5,7 @@
 
 pub mod arguments;
 pub mod check;
+#[cfg(unix)]
+pub mod claims;
 pub mod dev;
 pub mod escape;

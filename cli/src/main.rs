@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use firstclaim_cli::arguments::{Arguments, Command, USAGE};
+#[cfg(unix)]
+use firstclaim_cli::claims;
 use firstclaim_cli::escape::Escaped;
 use firstclaim_cli::{check, dev};
 
@@ -27,15 +29,27 @@ fn main() -> ExitCode {
         Err(error) => {
             let text = one_line(&format!("{error:#}"));
             let _ = writeln!(std::io::stderr(), "firstclaim: {}", Escaped(&text));
-            let of_dev = error.downcast_ref().map(dev::Error::exit_code);
-            let of_check = error.downcast_ref().map(check::Error::exit_code);
-            ExitCode::from(of_dev.or(of_check).unwrap_or(1))
+            ExitCode::from(exit_code(&error))
         }
     }
 }
 
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let code = error.downcast_ref().map(dev::Error::exit_code);
+    let code = code.or_else(|| error.downcast_ref().map(check::Error::exit_code));
+    #[cfg(unix)]
+    let code = code.or_else(|| error.downcast_ref().map(claims::Error::exit_code));
+    code.unwrap_or(1)
+}
+
 /// The command's exit code, or why it did nothing.
 fn run(command: Command) -> anyhow::Result<u8> {
+    let command = match command {
+        // These need one thread, and start it themselves.
+        #[cfg(unix)]
+        Command::Claims(command) => return Ok(claims::execute(*command, environment)?),
+        command => command,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -43,6 +57,8 @@ fn run(command: Command) -> anyhow::Result<u8> {
         match command {
             Command::Dev(options) => Ok(dev::run(options, environment).await.map(|()| 0)?),
             Command::Check(options) => Ok(check::run(options, environment).await?),
+            #[cfg(unix)]
+            Command::Claims(_) => Ok(0),
         }
     });
     // Whatever still runs was given its time.

@@ -51,7 +51,7 @@ impl<S> Deref for Claim<S> {
     }
 }
 
-/// What became of a claim that was ended or extended.
+/// What became of an owner's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It stands in the record.
@@ -64,6 +64,15 @@ pub enum Ended {
 enum Finished {
     Recorded,
     Overtaken(Box<Outcome<String>>),
+}
+
+impl From<Finished> for Ended {
+    fn from(finished: Finished) -> Self {
+        match finished {
+            Finished::Recorded => Self::Recorded,
+            Finished::Overtaken(_) => Self::Superseded,
+        }
+    }
 }
 
 impl<S: Store> Claim<S> {
@@ -164,10 +173,19 @@ impl<S: Store> Claim<S> {
     ///
     /// The store did not answer within the time that was left; the lease is left to lapse.
     pub async fn fail(self, failure: StoredFailure) -> Result<Ended, StoreError> {
-        Ok(match self.finish_failed(failure).await? {
-            Finished::Recorded => Ended::Recorded,
-            Finished::Overtaken(_) => Ended::Superseded,
-        })
+        Ok(self.finish_failed(failure).await?.into())
+    }
+
+    /// Records a permanent failure with more than a code and a message: `failure` is stored as it
+    /// is, and should have both as members, for those who read it as a [`StoredFailure`].
+    ///
+    /// # Errors
+    ///
+    /// The store did not answer within the time that was left; the lease is left to lapse.
+    pub async fn fail_with<T: Serialize>(self, failure: &T) -> Result<Ended, StoreError> {
+        let kept = Kept::of(failure, self.work.0.claims.config.inline_limit);
+        let data = self.keep(kept).await;
+        Ok(self.finish(Status::Failed, data).await?.into())
     }
 
     /// Gives the key back because the operation did not happen.

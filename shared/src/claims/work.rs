@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::{Claims, Clock, Reached};
+use super::{Claims, Clock, Ended, Reached};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::error::{EntryError, StepError};
 use crate::key::Key;
@@ -280,12 +280,12 @@ impl<S: Store> Work<S> {
     }
 
     /// Says what the owner is doing now, for people to see. Best effort: whether it could be
-    /// written must never stop or decide anything.
+    /// written must never stop or decide anything of the operation.
     ///
     /// # Errors
     ///
     /// The store could not answer.
-    pub async fn set_activity(&self, text: Option<&str>) -> Result<(), StoreError> {
+    pub async fn set_activity(&self, text: Option<&str>) -> Result<Ended, StoreError> {
         let write = Write::Activity {
             owner: self.0.owner.clone(),
             activity: text.map(|text| Activity {
@@ -293,7 +293,10 @@ impl<S: Store> Work<S> {
                 at: self.0.claims.now(),
             }),
         };
-        self.0.send(write, None).await.map(drop)
+        Ok(match self.0.send(write, None).await? {
+            Reached::Answer(..) => Ended::Superseded,
+            _ => Ended::Recorded,
+        })
     }
 
     /// A value as JSON text that the record has room for.

@@ -176,3 +176,21 @@ async fn a_large_settled_result_is_replayed_byte_for_byte() {
         .run(|_work| async { Ok::<String, firstclaim::Failure<Broken>>(String::new()) });
     assert_eq!(replayed.await.unwrap().answer, Answer::Replayed(text));
 }
+
+#[tokio::test]
+async fn a_failure_may_say_more_than_its_code_and_message() {
+    for filler in ["", &"x".repeat(5000)] {
+        let lab = Lab::new();
+        let told = serde_json::json!({"code": "exit_3", "message": "no", "more": filler});
+        let claim = held(lab.once()).await;
+        assert_eq!(claim.fail_with(&told).await.unwrap(), Ended::Recorded);
+        let failure = StoredFailure {
+            code: "exit_3".to_owned(),
+            message: "no".to_owned(),
+        };
+        let answer = lab.answer(lab.once()).await;
+        assert_eq!(answer, Answer::ReplayedFailure(failure));
+        let text = lab.process().result(&lab.record()).await.unwrap().unwrap();
+        assert_eq!(text, told.to_string());
+    }
+}

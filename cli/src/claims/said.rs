@@ -1,0 +1,30 @@
+//! What is said on stderr beside the results on stdout.
+
+use std::io::Write;
+
+use crate::escape::Escaped;
+
+/// How much is said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    quiet: bool,
+}
+
+impl Said {
+    pub(super) fn new(quiet: bool) -> Self {
+        Self { quiet }
+    }
+
+    /// Something good to know.
+    pub(super) fn note(self, text: &str) {
+        if !self.quiet {
+            self.important(text);
+        }
+    }
+
+    /// Something that must be known. Foreign text in it is escaped.
+    pub(super) fn important(self, text: &str) {
+        // With nobody to read it there is nothing else to do.
+        let _ = writeln!(std::io::stderr(), "firstclaim: {}", Escaped(text));
+    }
+}

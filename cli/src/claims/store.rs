@@ -1,0 +1,328 @@
+//! Which store a command uses: a DynamoDB table, or a file of this machine.
+
+use std::fmt;
+use std::fs::DirBuilder;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use clap::Args;
+use firstclaim::aws::{Patience, loopback_config, sdk_config};
+use firstclaim::store::dynamodb::DynamoDb;
+use firstclaim::{Claims, Config};
+
+use super::said::Said;
+use super::{Error, FileOrTable, file};
+use crate::escape::Escaped;
+
+/// The table's name where only an endpoint is given, and the one in a file.
+pub const TABLE: &str = "firstclaim";
+
+/// The file below the data folder. `firstclaim dev` has its own data folder, with the same file.
+pub const FILE: &str = "claims.sqlite";
+
+/// A variable that names the table.
+pub const TABLE_VARIABLE: &str = "FIRSTCLAIM_TABLE";
+
+/// A variable that names the endpoint.
+pub const ENDPOINT_VARIABLE: &str = "FIRSTCLAIM_ENDPOINT";
+
+/// A variable that names the data folder.
+pub const DATA_VARIABLE: &str = "FIRSTCLAIM_DATA";
+
+/// Where claims are, and how much is said. The same for every command.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[group(skip)]
+pub struct Options {
+    /// Use this DynamoDB table [env: FIRSTCLAIM_TABLE]
+    #[arg(
+        long,
+        value_name = "TABLE",
+        help_heading = "Store",
+        conflicts_with = "data"
+    )]
+    pub table: Option<String>,
+    /// Use the DynamoDB at this URL [env: FIRSTCLAIM_ENDPOINT]
+    #[arg(
+        long,
+        value_name = "URL",
+        help_heading = "Store",
+        conflicts_with = "data"
+    )]
+    pub endpoint: Option<String>,
+    /// Use a file in this folder [env: FIRSTCLAIM_DATA] [default: $XDG_STATE_HOME/firstclaim]
+    #[arg(long, value_name = "DIR", help_heading = "Store")]
+    pub data: Option<PathBuf>,
+    /// Print JSON, for programs
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Say on stderr only what must be known
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// A store's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file in this folder.
+    File(PathBuf),
+    /// A table of a DynamoDB.
+    Table {
+        /// Its name.
+        table: String,
+        /// Where it is, if not where the AWS settings say.
+        endpoint: Option<String>,
+    },
+}
+
+impl Place {
+    /// The variables that bring another process of this program to the same store; `None` where
+    /// one must not be set.
+    #[must_use]
+    pub fn variables(&self) -> [(&'static str, Option<String>); 3] {
+        let (table, endpoint, data) = match self {
+            Self::File(folder) => (None, None, Some(folder.to_string_lossy().into_owned())),
+            Self::Table { table, endpoint } => (Some(table.clone()), endpoint.clone(), None),
+        };
+        [
+            (TABLE_VARIABLE, table),
+            (ENDPOINT_VARIABLE, endpoint),
+            (DATA_VARIABLE, data),
+        ]
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(folder) => {
+                write!(f, "{}", Escaped(&folder.join(FILE).to_string_lossy()))
+            }
+            Self::Table { table, endpoint } => {
+                write!(f, "table {}", Escaped(table))?;
+                match endpoint {
+                    Some(endpoint) => write!(f, " at {}", Escaped(endpoint)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl Options {
+    /// The store's place: from the options first, then from the variables, else the default file.
+    ///
+    /// # Errors
+    ///
+    /// An endpoint that is none, or no folder where the default file could be.
+    pub fn place(&self, environment: impl Fn(&str) -> Option<String>) -> Result<Place, Error> {
+        let set = |name: &str| environment(name).filter(|value| !value.is_empty());
+        if let Some(data) = &self.data {
+            return absolute(data);
+        }
+        let table = self.table.clone().or_else(|| set(TABLE_VARIABLE));
+        let endpoint = self.endpoint.clone().or_else(|| set(ENDPOINT_VARIABLE));
+        if table.is_some() || endpoint.is_some() {
+            if let Some(endpoint) = &endpoint {
+                checked(endpoint)?;
+            }
+            let table = table.unwrap_or_else(|| TABLE.to_owned());
+            return Ok(Place::Table { table, endpoint });
+        }
+        if let Some(data) = set(DATA_VARIABLE) {
+            return absolute(Path::new(&data));
+        }
+        let absolute_path = |name: &str| set(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let state = absolute_path("XDG_STATE_HOME")
+            .or_else(|| absolute_path("HOME").map(|home| home.join(".local/state")));
+        match state {
+            Some(state) => Ok(Place::File(state.join("firstclaim"))),
+            None => Err(Error::Usage(
+                "neither XDG_STATE_HOME nor HOME is set; give --data DIR or --table TABLE"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// The claims in the store, with this configuration; says which store it is.
+    pub(super) async fn open(
+        &self,
+        config: Config,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<(FileOrTable, Place), Error> {
+        let place = self.place(environment)?;
+        self.said().note(&format!("using {place}"));
+        let store = match &place {
+            Place::File(folder) => DynamoDb::new(open_file(folder).await?, TABLE),
+            Place::Table { table, endpoint } => {
+                DynamoDb::new(open_table(endpoint.as_deref()).await, table.clone())
+            }
+        };
+        Ok((Claims::new(store, config)?, place))
+    }
+
+    pub(super) fn said(&self) -> Said {
+        Said::new(self.quiet)
+    }
+}
+
+fn absolute(folder: &Path) -> Result<Place, Error> {
+    match std::path::absolute(folder) {
+        Ok(folder) => Ok(Place::File(folder)),
+        Err(source) => Err(Error::Folder {
+            folder: Escaped(&folder.to_string_lossy()).to_string(),
+            source,
+        }),
+    }
+}
+
+fn checked(endpoint: &str) -> Result<(), Error> {
+    let uri = endpoint.parse::<axum::http::Uri>().ok();
+    match uri.as_ref().and_then(|uri| uri.scheme_str()) {
+        Some("http" | "https") => Ok(()),
+        _ => Err(Error::Usage(format!(
+            "{} is no URL of a DynamoDB; give a whole one, http://… or https://…",
+            Escaped(endpoint)
+        ))),
+    }
+}
+
+async fn open_file(folder: &Path) -> Result<Client, Error> {
+    let shown = Escaped(&folder.to_string_lossy()).to_string();
+    make_folder(folder).map_err(|source| Error::Folder {
+        folder: shown.clone(),
+        source,
+    })?;
+    let path = folder.join(FILE);
+    // A file is waited for while another process writes to it.
+    let patience = Patience {
+        attempts: 3,
+        attempt: Duration::from_secs(10),
+        total: Duration::from_secs(20),
+    };
+    file::client(&path, TABLE, patience)
+        .await
+        .map_err(|source| Error::File {
+            file: Escaped(&path.to_string_lossy()).to_string(),
+            source,
+        })
+}
+
+/// Makes the folder where it is missing, for its user only: results and owner tokens are in it.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    builder.create(folder)
+}
+
+async fn open_table(endpoint: Option<&str>) -> Client {
+    // A person or a script waits longer than a sender does.
+    let patience = Patience {
+        attempts: 4,
+        attempt: Duration::from_secs(2),
+        total: Duration::from_secs(8),
+    };
+    let config = match endpoint {
+        Some(endpoint) if crate::dev::is_loopback(endpoint) => {
+            loopback_config(endpoint, patience).await
+        }
+        Some(endpoint) => {
+            let config = sdk_config(patience).await;
+            config.into_builder().endpoint_url(endpoint).build()
+        }
+        None => sdk_config(patience).await,
+    };
+    Client::new(&config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(options: Options, variables: &[(&str, &str)]) -> Result<Place, Error> {
+        options.place(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    fn table(table: &str, endpoint: Option<&str>) -> Place {
+        Place::Table {
+            table: table.to_owned(),
+            endpoint: endpoint.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn options_come_before_variables_and_a_table_before_a_file() {
+        let given = Options {
+            data: Some(PathBuf::from("/given")),
+            ..Options::default()
+        };
+        let variables = [
+            (TABLE_VARIABLE, "t"),
+            (DATA_VARIABLE, "/data"),
+            ("XDG_STATE_HOME", "/state"),
+            ("HOME", "/home/ada"),
+        ];
+        let file = |folder: &str| Place::File(PathBuf::from(folder));
+        assert_eq!(place(given, &variables).unwrap(), file("/given"));
+        let places = [
+            table("t", None),
+            file("/data"),
+            file("/state/firstclaim"),
+            file("/home/ada/.local/state/firstclaim"),
+        ];
+        for (at, expected) in places.into_iter().enumerate() {
+            let found = place(Options::default(), &variables[at..]).unwrap();
+            assert_eq!(found, expected);
+        }
+        let error = place(Options::default(), &[]).unwrap_err();
+        assert_eq!(error.exit_code(), 64);
+    }
+
+    #[test]
+    fn an_endpoint_alone_means_the_usual_table() {
+        let options = Options {
+            endpoint: Some("http://127.0.0.1:8000".to_owned()),
+            ..Options::default()
+        };
+        let found = place(options, &[("XDG_STATE_HOME", "/state")]).unwrap();
+        assert_eq!(found, table(TABLE, Some("http://127.0.0.1:8000")));
+        let error = place(Options::default(), &[(ENDPOINT_VARIABLE, "localhost")]).unwrap_err();
+        assert_eq!(error.exit_code(), 64);
+    }
+
+    #[test]
+    fn relative_and_empty_variables_are_no_places() {
+        let variables = [
+            (TABLE_VARIABLE, ""),
+            ("XDG_STATE_HOME", "state"),
+            ("HOME", "/home/ada"),
+        ];
+        let found = place(Options::default(), &variables).unwrap();
+        let expected = PathBuf::from("/home/ada/.local/state/firstclaim");
+        assert_eq!(found, Place::File(expected));
+    }
+
+    #[test]
+    fn the_variables_lead_to_the_same_place() {
+        for place in [
+            table("t", Some("http://127.0.0.1:8000")),
+            table("t", None),
+            Place::File(PathBuf::from("/data")),
+        ] {
+            let variables = place.variables();
+            let again = Options::default().place(|name| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.and_then(|(_, value)| value.clone())
+            });
+            assert_eq!(again.unwrap(), place);
+        }
+    }
+}
