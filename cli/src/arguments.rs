@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 #[cfg(unix)]
 use crate::claims;
-use crate::{check, dev};
+use crate::{check, dev, send};
 
 /// The exit code for arguments that can't be read.
 pub const USAGE: u8 = 64;
@@ -29,6 +29,8 @@ pub enum Command {
     Dev(dev::Options),
     /// Look whether a deployment can do its work: table, claims, queues, secrets, target
     Check(check::Options),
+    /// Sign a sample as its sender would, send it, and show the answers
+    Send(send::Options),
     /// The commands for claims.
     #[cfg(unix)]
     #[command(flatten)]

@@ -56,6 +56,7 @@ mod trouble;
 
 pub use finding::{Finding, Status};
 use settings::Settings;
+pub(crate) use trouble::root;
 
 /// The options of `firstclaim check`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -96,7 +97,8 @@ pub struct Options {
     pub json: bool,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// Reads a duration that an option gives.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     webhook::config::duration(text)
         .filter(|duration| !duration.is_zero())
         .ok_or_else(|| "write a whole number and a unit: 60s, 5m or 500ms".to_owned())

@@ -30,6 +30,7 @@ mod target;
 
 pub use folder::FolderError;
 pub use functions::FunctionsError;
+pub(crate) use senders::DEVELOPMENT;
 pub use senders::SendersError;
 pub(crate) use stack::is_loopback;
 

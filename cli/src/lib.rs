@@ -9,3 +9,4 @@ pub mod check;
 pub mod claims;
 pub mod dev;
 pub mod escape;
+pub mod send;

@@ -9,7 +9,7 @@ use firstclaim_cli::arguments::{Arguments, Command, USAGE};
 #[cfg(unix)]
 use firstclaim_cli::claims;
 use firstclaim_cli::escape::Escaped;
-use firstclaim_cli::{check, dev};
+use firstclaim_cli::{check, dev, send};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
 fn exit_code(error: &anyhow::Error) -> u8 {
     let code = error.downcast_ref().map(dev::Error::exit_code);
     let code = code.or_else(|| error.downcast_ref().map(check::Error::exit_code));
+    let code = code.or_else(|| error.downcast_ref().map(send::Error::exit_code));
     #[cfg(unix)]
     let code = code.or_else(|| error.downcast_ref().map(claims::Error::exit_code));
     code.unwrap_or(1)
@@ -57,6 +58,7 @@ fn run(command: Command) -> anyhow::Result<u8> {
         match command {
             Command::Dev(options) => Ok(dev::run(options, environment).await.map(|()| 0)?),
             Command::Check(options) => Ok(check::run(options, environment).await?),
+            Command::Send(options) => Ok(send::run(options, environment).await?),
             #[cfg(unix)]
             Command::Claims(_) => Ok(0),
         }

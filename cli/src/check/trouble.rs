@@ -140,7 +140,7 @@ impl Trouble {
 }
 
 /// The first cause, which names what went wrong; what lies above it only says that something did.
-pub(super) fn root(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn root(error: &(dyn Error + 'static)) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
         deepest = source;
