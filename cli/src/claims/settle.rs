@@ -39,7 +39,7 @@ pub struct Options {
     /// The reason, kept in the record
     #[arg(long, value_name = "TEXT", required = true)]
     pub why: String,
-    /// Who decides, kept in the record [default: $USER@host]
+    /// Who decides, kept in the record (default: $USER@host)
     #[arg(long, value_name = "NAME")]
     pub who: Option<String>,
     /// Only if the record is at this attempt, for scripts that looked before
