@@ -54,11 +54,15 @@ pub enum Metric {
     LeaseLost,
     /// An operation ran, but its result could not be recorded.
     NotRecorded,
+    /// A message asked for nothing: a test of a service that was wired up.
+    Ignored,
+    /// The visibility of a returned message could not be set; the queue's own holds.
+    VisibilityNotSet,
 }
 
 impl Metric {
     /// All metrics: what a dashboard can show.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Performed,
         Self::Replayed,
         Self::ReplayedFailure,
@@ -75,6 +79,8 @@ impl Metric {
         Self::StoreUnavailable,
         Self::LeaseLost,
         Self::NotRecorded,
+        Self::Ignored,
+        Self::VisibilityNotSet,
     ];
 
     /// The metric that an outcome counts as.

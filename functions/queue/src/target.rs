@@ -30,6 +30,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// dropped while the process was frozen fails after the request went out.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a refusal's body is waited for: its status says all that matters.
+const EXCERPT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How much of a refusal's body is read, in bytes.
+const REFUSAL_LIMIT: usize = 16 * 1024;
+
 /// How much of a refusal's body is kept as the failure's message, in bytes.
 const EXCERPT_LIMIT: usize = 512;
 
@@ -90,6 +96,14 @@ pub struct Call<'a> {
     pub trace: Option<&'a str>,
 }
 
+/// Where a call goes, and with which token.
+#[derive(Clone, Debug)]
+pub struct Route {
+    url: Url,
+    /// Its `Debug` hides it.
+    token: Option<HeaderValue>,
+}
+
 impl Target {
     /// A client for `settings`; a token in Secrets Manager is read with `sdk`, when it is first
     /// needed.
@@ -118,6 +132,23 @@ impl Target {
         })
     }
 
+    /// Where calls of `sender` go. Nothing is sent to the target.
+    ///
+    /// # Errors
+    ///
+    /// The target's token can't be had.
+    pub async fn route(&self, sender: &str, now: EpochMillis) -> Result<Route, Refusal> {
+        let url = self.senders.get(sender).unwrap_or(&self.url);
+        // The token was given for TARGET_URL; another host must not learn it.
+        let token = if url.origin() == self.url.origin() {
+            self.token.current(now).await?
+        } else {
+            None
+        };
+        let url = url.clone();
+        Ok(Route { url, token })
+    }
+
     /// Applies one operation: within `left` and the configured time-out, whichever is shorter.
     ///
     /// # Errors
@@ -125,6 +156,7 @@ impl Target {
     /// The target did not confirm it; what that means for the claim is in the refusal.
     pub async fn apply(
         &self,
+        route: &Route,
         call: &Call<'_>,
         left: Duration,
         now: EpochMillis,
@@ -133,16 +165,10 @@ impl Target {
         if timeout.is_zero() {
             return Err(Refusal::unsent("no_time", "no time was left for the call"));
         }
-        let url = self.senders.get(call.sender).unwrap_or(&self.url);
-        // The token was given for TARGET_URL; another host must not learn it.
-        let token = if url.origin() == self.url.origin() {
-            self.token.current(now).await?
-        } else {
-            None
-        };
+        let Route { url, token } = route;
         let deadline = tokio::time::Instant::now() + timeout;
         let answer = self.send(url, call, token.as_ref(), deadline).await?;
-        let renewed = match (&token, answer.status().as_u16()) {
+        let renewed = match (token, answer.status().as_u16()) {
             (Some(sent), 401) => self.token.renewed(sent, now).await,
             _ => None,
         };
@@ -189,10 +215,9 @@ async fn read_answer(mut answer: Response, now: EpochMillis) -> Result<Applied, 
     };
     let retry_after =
         text_of(answer.headers(), &RETRY_AFTER).and_then(|text| answer::retry_after(&text, now));
-    let excerpt = match class {
-        Class::Permanent => excerpt(&mut answer).await,
-        _ => None,
-    };
+    // Read for the sake of the connection too: one whose answer was not read can't be used again.
+    let said = tokio::time::timeout(EXCERPT_PATIENCE, excerpt(&mut answer)).await;
+    let excerpt = said.ok().flatten().filter(|_| class == Class::Permanent);
     Err(Refusal::status(
         class,
         status,
@@ -206,11 +231,11 @@ async fn excerpt(answer: &mut Response) -> Option<String> {
     let mut text = Vec::new();
     while let Ok(Some(chunk)) = answer.chunk().await {
         text.extend_from_slice(&chunk);
-        if text.len() >= EXCERPT_LIMIT {
-            text.truncate(EXCERPT_LIMIT);
+        if text.len() >= REFUSAL_LIMIT {
             break;
         }
     }
+    text.truncate(EXCERPT_LIMIT);
     let text = String::from_utf8_lossy(&text).replace(|c: char| c.is_control(), " ");
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())

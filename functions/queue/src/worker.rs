@@ -1,33 +1,41 @@
 //! The worker: folds a batch into its answer.
 
 use std::collections::{HashMap, HashSet};
+use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use firstclaim::clock::EpochMillis;
-use firstclaim::metrics::Metrics;
+use firstclaim::metrics::{Metric, Metrics};
 use firstclaim::{Claims, Invocation, Key, Store};
 use futures_util::lock::Mutex;
 use futures_util::{FutureExt, StreamExt, stream};
 use lambda_runtime::LambdaEvent;
 use serde_json::Value;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 mod backoff;
+mod pace;
 mod record;
 
 use crate::answer::{BatchAnswer, ItemFailure};
 use crate::log::{chain, printable};
 use crate::message::{Message, read_batch};
-use crate::operation::{Operation, Undecoded};
+use crate::operation::{Asked, Noise, Operation, Undecoded};
 use crate::queues::{DeadLetter, Queues, Reason};
 use crate::target::Target;
+use pace::Pace;
 use record::{Ended, Returned, Settled};
 
-/// The longest wait for SQS to take a visibility: it is a wish, not worth an invocation's time.
+/// The longest wait for SQS to take the visibilities: they are wishes, not worth an invocation's
+/// time.
 const VISIBILITY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many visibilities are set at once.
+const VISIBILITIES: usize = 10;
 
 /// Does the operation of each message once. Cheap to clone; make one per process.
 #[derive(Clone, Debug)]
@@ -37,17 +45,38 @@ pub struct Worker<S, Q> {
     target: Target,
     concurrency: usize,
     metrics: Arc<Metrics>,
+    pace: Arc<Pace>,
 }
 
 /// One record of a batch and what it asks for.
 struct Record {
     message: Message,
-    operation: Result<Operation, Undecoded>,
+    asked: Result<Asked, Undecoded>,
+}
+
+impl Record {
+    fn operations(&self) -> &[Operation] {
+        match &self.asked {
+            Ok(Asked::Operations(operations)) => operations,
+            _ => &[],
+        }
+    }
 }
 
 /// What the records of one key share: one of them works at a time, and where its answer was to come
 /// back later, that is the answer of the others too.
 type KeyStates<'a> = HashMap<&'a Key, Mutex<Option<Returned>>>;
+
+/// A batch at work.
+struct Batch<'a> {
+    records: &'a [Record],
+    keys: KeyStates<'a>,
+    /// What has no entry in the end is returned.
+    settled: Vec<OnceLock<Settled>>,
+    deadline: EpochMillis,
+    /// The time that the whole batch had.
+    time: Duration,
+}
 
 impl<S: Store, Q: Queues> Worker<S, Q> {
     /// A worker that claims with `claims`, applies operations to `target` and works on up to
@@ -59,6 +88,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             target,
             concurrency: concurrency.max(1),
             metrics: Arc::new(Metrics::new("queue")),
+            pace: Arc::default(),
         }
     }
 
@@ -74,6 +104,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
     /// Handles one batch: whatever happens to a record is that record's answer alone.
     ///
     /// A record that has not been finished a little before the invocation's deadline is returned.
+    /// Nothing goes on behind the answer: no task is spawned here.
     pub async fn handle(&self, event: LambdaEvent<Value>) -> BatchAnswer {
         let invocation = Invocation::from(&event.context);
         let span = tracing::info_span!(
@@ -97,95 +128,135 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         let records: Vec<Record> = messages
             .into_iter()
             .map(|message| Record {
-                operation: Operation::decode(&message),
+                asked: Asked::decode(&message),
                 message,
             })
             .collect();
-        let keys: KeyStates<'_> = records
+        let keys = records
             .iter()
-            .filter_map(|record| Some((&record.operation.as_ref().ok()?.key, Mutex::default())))
+            .flat_map(Record::operations)
+            .map(|operation| (&operation.key, Mutex::default()))
             .collect();
-        // What has no entry in the end is returned.
-        let settled: Vec<OnceLock<Settled>> = records.iter().map(|_| OnceLock::new()).collect();
-        {
-            let (records, keys, settled) = (&records, &keys, &settled);
-            let work = stream::iter(lanes(records))
-                .for_each_concurrent(self.concurrency, |lane| async move {
-                    self.lane(&lane, records, keys, settled).await
-                });
-            match cutoff(deadline.since(self.claims.now())) {
-                Some(cutoff) => {
-                    if tokio::time::timeout(cutoff, work).await.is_err() {
-                        tracing::error!(
-                            target: "firstclaim::batch",
-                            "the deadline is near; unfinished records are returned",
-                        );
-                    }
+        let batch = Batch {
+            keys,
+            settled: records.iter().map(|_| OnceLock::new()).collect(),
+            records: &records,
+            deadline,
+            time: deadline.since(self.claims.now()),
+        };
+        let started = Instant::now();
+        let work = stream::iter(lanes(&records))
+            .for_each_concurrent(self.concurrency, |lane| self.lane(lane, &batch));
+        match cutoff(batch.time) {
+            Some(cutoff) => {
+                if tokio::time::timeout(cutoff, work).await.is_err() {
+                    tracing::error!(
+                        target: "firstclaim::batch",
+                        "the deadline is near; unfinished records are returned",
+                    );
                 }
-                None => work.await,
             }
+            None => work.await,
         }
-        answer(&records, &settled)
+        self.hide(&batch, started).await;
+        answer(&batch)
     }
 
     /// Works on the records of one lane in their order. On a FIFO queue nothing that comes after a
     /// returned record is begun.
-    async fn lane(
-        &self,
-        lane: &[usize],
-        records: &[Record],
-        keys: &KeyStates<'_>,
-        settled: &[OnceLock<Settled>],
-    ) {
+    async fn lane(&self, lane: Vec<usize>, batch: &Batch<'_>) {
         let mut stopped: Option<Returned> = None;
-        for &at in lane {
-            let record = &records[at];
-            let started = self.claims.now();
-            let ended = match stopped {
-                Some(returned) => Ended::unprocessed("behind_returned", returned),
-                None => self.guarded(record, keys).await,
-            };
-            let ended = self.returnable(record, ended).await;
-            let took = self.claims.now().since(started);
-            ended.log(record.message.id.as_deref(), took);
-            ended.count(&self.metrics, record.operation.as_ref().ok(), took);
-            if let Settled::Returned(returned) = ended.settled {
-                self.hide(&record.message, returned).await;
-                if record.message.fifo() {
-                    stopped = Some(returned);
-                }
+        for at in lane {
+            let record = &batch.records[at];
+            let settled = self.record(record, batch, stopped).await;
+            if let Settled::Returned(returned) = settled
+                && record.message.fifo()
+            {
+                stopped = Some(returned);
             }
             // Each record is in one lane and comes up once.
-            let _ = settled[at].set(ended.settled);
+            let _ = batch.settled[at].set(settled);
         }
     }
 
-    /// One record, whose panic is its own.
-    async fn guarded(&self, record: &Record, keys: &KeyStates<'_>) -> Ended {
-        match AssertUnwindSafe(self.one(record, keys))
-            .catch_unwind()
-            .await
-        {
+    /// One record: what it asks for, or why that can't be told.
+    async fn record(
+        &self,
+        record: &Record,
+        batch: &Batch<'_>,
+        stopped: Option<Returned>,
+    ) -> Settled {
+        let message = &record.message;
+        if record.operations().is_empty() {
+            let work = async {
+                match (&record.asked, stopped) {
+                    (_, Some(returned)) => Ended::unprocessed("behind_returned", returned),
+                    (Err(error), None) => self.undecoded(message, error).await,
+                    (Ok(Asked::Nothing(noise)), None) => Ended::ignored(*noise),
+                    (Ok(Asked::Operations(_)), None) => Ended::ignored(Noise::NoRecords),
+                }
+            };
+            return self.said(message, None, work).await;
+        }
+        let mut whole = Settled::Acknowledged;
+        let mut stopped = stopped;
+        for operation in record.operations() {
+            let work = async {
+                match stopped {
+                    Some(returned) => {
+                        Ended::unprocessed("behind_returned", returned).of(&operation.key)
+                    }
+                    None => self.one(message, operation, batch).await,
+                }
+            };
+            let settled = self.said(message, Some(operation), work).await;
+            if let Settled::Returned(returned) = settled
+                && message.fifo()
+            {
+                stopped = Some(returned);
+            }
+            whole = whole.and(settled);
+        }
+        whole
+    }
+
+    /// Does one thing for a message, whose panic is its own, and tells how it ended.
+    async fn said(
+        &self,
+        message: &Message,
+        operation: Option<&Operation>,
+        work: impl Future<Output = Ended>,
+    ) -> Settled {
+        let started = self.claims.now();
+        let ended = match AssertUnwindSafe(work).catch_unwind().await {
             Ok(ended) => ended,
-            Err(_) => Ended::panicked(&record.message),
-        }
+            Err(_) => Ended::panicked(message),
+        };
+        let ended = self.returnable(message, ended).await;
+        let took = self.claims.now().since(started);
+        ended.log(message.id.as_deref(), took);
+        ended.count(&self.metrics, operation, took);
+        ended.settled
     }
 
-    async fn one(&self, record: &Record, keys: &KeyStates<'_>) -> Ended {
-        let operation = match &record.operation {
-            Ok(operation) => operation,
-            Err(error) => return self.undecoded(&record.message, error).await,
-        };
-        let Some(state) = keys.get(&operation.key) else {
-            return self.perform(&record.message, operation).await;
+    async fn one(&self, message: &Message, operation: &Operation, batch: &Batch<'_>) -> Ended {
+        let Some(state) = batch.keys.get(&operation.key) else {
+            return self.perform(message, operation).await;
         };
         let mut state = state.lock().await;
         if let Some(returned) = *state {
             return Ended::unprocessed("same_key_returned", returned).of(&operation.key);
         }
+        // What a duplicate would find is not looked for either: it costs the time of a call where
+        // it finds nothing.
+        let left = batch.deadline.since(self.claims.now());
+        if !self.pace.fits(left, batch.time) {
+            let returned = Returned::AS_THE_QUEUE_SAYS;
+            return Ended::unprocessed("not_started", returned).of(&operation.key);
+        }
         // A panic leaves this in place: the others of the key come back too.
-        *state = Some(Returned::after_backoff(record.message.receives));
-        let ended = self.perform(&record.message, operation).await;
+        *state = Some(Returned::after_backoff(message.receives));
+        let ended = self.perform(message, operation).await;
         *state = match ended.settled {
             Settled::Returned(returned) if ended.concerns_key => Some(returned),
             _ => None,
@@ -195,8 +266,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
 
     /// A record without an identifier can't be returned: it would be taken for done and be lost.
     /// So it becomes a dead letter.
-    async fn returnable(&self, record: &Record, ended: Ended) -> Ended {
-        let message = &record.message;
+    async fn returnable(&self, message: &Message, ended: Ended) -> Ended {
         if message.id.is_some() || !matches!(ended.settled, Settled::Returned(_)) {
             return ended;
         }
@@ -228,23 +298,62 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         }
     }
 
-    /// Sets a returned record's visibility, as far as SQS lets us.
-    async fn hide(&self, message: &Message, returned: Returned) {
-        let (Some(seconds), Some((arn, receipt))) = (returned.visibility, message.receipt()) else {
+    /// Sets the visibility of what is returned, as far as SQS lets us and time is left. Where the
+    /// target took nothing of the whole batch, it is down, and all of it backs off fully.
+    async fn hide(&self, batch: &Batch<'_>, started: Instant) {
+        let settled = batch.settled.iter().map(OnceLock::get);
+        let down = settled.clone().all(|settled| {
+            matches!(settled, Some(Settled::Returned(returned)) if returned.full.is_some())
+        });
+        if down && !batch.records.is_empty() {
+            tracing::warn!(
+                target: "firstclaim::batch",
+                records = batch.records.len(),
+                "the target took nothing of this batch; all of it backs off",
+            );
+        }
+        let wishes = batch
+            .records
+            .iter()
+            .zip(settled)
+            .filter_map(|(record, settled)| {
+                let Some(Settled::Returned(returned)) = settled else {
+                    return None;
+                };
+                let seconds = if down {
+                    returned.full
+                } else {
+                    returned.visibility
+                };
+                Some((&record.message, seconds?))
+            });
+        let set = stream::iter(wishes).for_each_concurrent(VISIBILITIES, |(message, seconds)| {
+            self.set(message, seconds)
+        });
+        let left = batch.time.saturating_sub(started.elapsed());
+        let patience = VISIBILITY_PATIENCE.min(left * 3 / 4);
+        if tokio::time::timeout(patience, set).await.is_err() {
+            tracing::warn!(
+                target: "firstclaim::batch",
+                "SQS did not take the visibilities in time; the queue's own holds",
+            );
+            self.metrics.count(None, Metric::VisibilityNotSet);
+        }
+    }
+
+    async fn set(&self, message: &Message, seconds: u32) {
+        let Some((arn, receipt)) = message.receipt() else {
             return;
         };
-        let set = self.queues.set_visibility(arn, receipt, seconds);
-        let failed = match tokio::time::timeout(VISIBILITY_PATIENCE, set).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => chain(&error),
-            Err(_) => "SQS did not answer in time".to_owned(),
-        };
-        tracing::warn!(
-            target: "firstclaim::batch",
-            message_id = message.id.as_deref().map(printable).as_deref(),
-            cause = failed,
-            "the visibility could not be set; the queue's own holds",
-        );
+        if let Err(error) = self.queues.set_visibility(arn, receipt, seconds).await {
+            tracing::warn!(
+                target: "firstclaim::batch",
+                message_id = message.id.as_deref().map(printable).as_deref(),
+                cause = chain(&error),
+                "the visibility could not be set; the queue's own holds",
+            );
+            self.metrics.count(None, Metric::VisibilityNotSet);
+        }
     }
 }
 
@@ -259,14 +368,10 @@ fn lanes(records: &[Record]) -> Vec<Vec<usize>> {
     let mut lanes: Vec<Vec<usize>> = Vec::new();
     let mut known: HashMap<Lane<'_>, usize> = HashMap::new();
     for (at, record) in records.iter().enumerate() {
-        let lane = if record.message.fifo() {
-            Some(Lane::Group(record.message.group.as_deref()))
-        } else {
-            record
-                .operation
-                .as_ref()
-                .ok()
-                .map(|operation| Lane::Key(&operation.key))
+        let lane = match record.operations() {
+            _ if record.message.fifo() => Some(Lane::Group(record.message.group.as_deref())),
+            [operation] => Some(Lane::Key(&operation.key)),
+            _ => None,
         };
         match lane {
             Some(lane) => {
@@ -282,18 +387,20 @@ fn lanes(records: &[Record]) -> Vec<Vec<usize>> {
     lanes
 }
 
-/// After which time the batch is answered, whatever is still going on: early enough for the answer
-/// to arrive. `None` where there is no time at all, which each claim finds out for itself.
-fn cutoff(remaining: Duration) -> Option<Duration> {
-    let margin = (remaining / 10).min(Duration::from_millis(250));
-    (!remaining.is_zero()).then(|| remaining - margin)
+/// After which time the batch is answered, whatever is still going on: early enough for the
+/// visibilities to be set and the answer to arrive. `None` where there is no time at all, which
+/// each claim finds out for itself.
+fn cutoff(time: Duration) -> Option<Duration> {
+    let margin = (time / 10).min(Duration::from_secs(1));
+    (!time.is_zero()).then(|| time - margin)
 }
 
-fn answer(records: &[Record], settled: &[OnceLock<Settled>]) -> BatchAnswer {
+fn answer(batch: &Batch<'_>) -> BatchAnswer {
     let mut seen = HashSet::new();
-    let batch_item_failures = records
+    let batch_item_failures = batch
+        .records
         .iter()
-        .zip(settled)
+        .zip(&batch.settled)
         .filter(|(_, settled)| {
             !matches!(
                 settled.get(),

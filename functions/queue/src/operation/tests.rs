@@ -3,9 +3,17 @@ use serde_json::json;
 use super::*;
 use crate::message::read_batch;
 
-fn decode(body: &str) -> Result<Operation, Undecoded> {
+fn asked(body: &str) -> Result<Asked, Undecoded> {
     let event = json!({"Records": [{"messageId": "m-1", "body": body}]});
-    Operation::decode(&read_batch(event).unwrap().remove(0))
+    Asked::decode(&read_batch(event).unwrap().remove(0))
+}
+
+/// The only operation of a message.
+fn decode(body: &str) -> Result<Operation, Undecoded> {
+    asked(body).map(|asked| match asked {
+        Asked::Operations(mut operations) if operations.len() == 1 => operations.remove(0),
+        other => panic!("{other:?}"),
+    })
 }
 
 fn key_of(key: &str) -> Result<String, &'static str> {
@@ -107,9 +115,15 @@ fn a21_what_asks_for_nothing_says_why() {
         ("\"text\"", "not_an_object"),
         ("{\"key\":\"a\"} x", "not_an_object"),
         ("{}", "no_key"),
+        ("{\"Records\":[{}]}", "no_key"),
+        ("{\"Records\":{}}", "no_key"),
         (
-            "{\"Service\":\"Amazon S3\",\"Event\":\"s3:TestEvent\"}",
-            "no_key",
+            "{\"Records\":[{\"eventSource\":\"aws:s3\"}]}",
+            "bad_s3_record",
+        ),
+        (
+            "{\"Type\":\"SubscriptionConfirmation\",\"MessageId\":\"m\",\"TopicArn\":\"t\"}",
+            "sns_subscription",
         ),
     ] {
         assert_eq!(decode(body).unwrap_err().code(), code, "{body}");

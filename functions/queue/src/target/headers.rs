@@ -10,8 +10,11 @@ use super::Call;
 /// The longest kind or delivery id that is passed on, in bytes.
 const TEXT_LIMIT: usize = 1024;
 
+/// The longest trace header that is passed on, in bytes.
+const TRACE_LIMIT: usize = 256;
+
 /// Headers of the sender that would change how the call is sent, or that are ours to set.
-const OURS: [&str; 15] = [
+const OURS: [&str; 16] = [
     "authorization",
     "connection",
     "content-length",
@@ -27,6 +30,7 @@ const OURS: [&str; 15] = [
     "upgrade",
     "traceparent",
     "tracestate",
+    "x-amzn-trace-id",
 ];
 
 /// All headers of `call`.
@@ -73,6 +77,9 @@ pub(super) fn of(call: &Call<'_>, token: Option<&HeaderValue>) -> HeaderMap {
     );
     if let Some(traceparent) = call.trace.and_then(traceparent) {
         set(HeaderName::from_static("traceparent"), &traceparent);
+    }
+    if let Some(trace) = call.trace.filter(|trace| trace.len() <= TRACE_LIMIT) {
+        set(HeaderName::from_static("x-amzn-trace-id"), trace);
     }
     if let Some(token) = token {
         headers.insert(AUTHORIZATION, token.clone());

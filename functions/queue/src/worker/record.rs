@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use firstclaim::metrics::{Metric, Metrics};
 use firstclaim::{
-    Answer, ClaimError, Ending, Failure, Key, Outcome, Policy, RunError, Store, Work,
+    Answer, ClaimError, Ending, EntryError, Failure, Key, Outcome, Policy, RunError, Store, Work,
 };
 
 use super::{Worker, backoff};
 use crate::log::{chain, printable};
 use crate::message::Message;
-use crate::operation::{Operation, Undecoded};
+use crate::operation::{Noise, Operation, Undecoded};
 use crate::queues::{DeadLetter, Queues, Reason};
 use crate::target::{Applied, Call, Class, Refusal, STEP};
 
-/// What is kept back of the time that is left for the end to be recorded and the batch answered.
-const RECORDING: Duration = Duration::from_secs(1);
+/// What is kept back of the time that is left for the end to be recorded and the batch answered:
+/// the call ends before the claim does.
+const RECORDING: Duration = Duration::from_secs(2);
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,20 +31,52 @@ pub(super) enum Settled {
 pub(super) struct Returned {
     /// For how many seconds it stays hidden; `None` leaves the queue's own visibility.
     pub(super) visibility: Option<u32>,
+    /// The same, if all of its batch back off.
+    pub(super) full: Option<u32>,
 }
 
 impl Returned {
-    const AS_THE_QUEUE_SAYS: Self = Self { visibility: None };
+    pub(super) const AS_THE_QUEUE_SAYS: Self = Self {
+        visibility: None,
+        full: None,
+    };
 
     pub(super) fn after_backoff(receives: u32) -> Self {
         Self {
             visibility: Some(backoff::after(receives)),
+            full: Some(backoff::full(receives)),
+        }
+    }
+
+    /// The target said when it wants to be asked again.
+    fn at_the_targets_wish(wait: Duration) -> Self {
+        let visibility = Some(backoff::exactly(wait));
+        Self {
+            visibility,
+            full: visibility,
         }
     }
 
     fn after(wait: Duration) -> Self {
         Self {
             visibility: Some(backoff::exactly(wait)),
+            full: None,
+        }
+    }
+}
+
+impl Settled {
+    /// What becomes of a message that asks for this operation and for others: it is returned if one
+    /// of them must come back, for as long as the longest of them asks for.
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Returned(one), Self::Returned(other)) => Self::Returned(Returned {
+                visibility: one.visibility.max(other.visibility),
+                full: one.full.zip(other.full).map(|(one, other)| one.max(other)),
+            }),
+            (returned @ Self::Returned(_), _) | (_, returned @ Self::Returned(_)) => returned,
+            (Self::DeadLettered, _) | (_, Self::DeadLettered) => Self::DeadLettered,
+            (Self::Acknowledged, Self::Acknowledged) => Self::Acknowledged,
         }
     }
 }
@@ -74,6 +107,11 @@ impl Ended {
 
     pub(super) fn unprocessed(outcome: &'static str, returned: Returned) -> Self {
         Self::new(outcome, Settled::Returned(returned))
+    }
+
+    /// A message that asks for nothing.
+    pub(super) fn ignored(noise: Noise) -> Self {
+        Self::new("ignored", Settled::Acknowledged).with_code(noise.code())
     }
 
     pub(super) fn panicked(message: &Message) -> Self {
@@ -124,6 +162,7 @@ impl Ended {
             "not_recorded" => Metric::NotRecorded,
             "permanent" | "undecodable" => Metric::Permanent,
             "target_misconfigured" => Metric::TargetMisconfigured,
+            "ignored" => Metric::Ignored,
             "store_unavailable" => Metric::StoreUnavailable,
             "retryable" | "panicked" | "unknown" | "not_claimed" | "no_time" => Metric::Retryable,
             // Not begun: its next receive counts.
@@ -156,16 +195,31 @@ impl Ended {
     }
 }
 
-/// The error of an operation: the target's refusal, and whether its dead letter is in the queue.
+/// The error of an operation.
 #[derive(Debug)]
-struct NotApplied {
-    refusal: Refusal,
-    dead_lettered: bool,
+enum NotApplied {
+    /// The target did not confirm it.
+    Refused {
+        refusal: Refusal,
+        /// Whether its dead letter is in the queue.
+        dead_lettered: bool,
+    },
+    /// The call was not made, because the record could not say before that it is.
+    NotEntered(EntryError),
 }
 
 impl std::fmt::Display for NotApplied {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.refusal.fmt(f)
+        match self {
+            Self::Refused { refusal, .. } => refusal.fmt(f),
+            Self::NotEntered(error) => error.fmt(f),
+        }
+    }
+}
+
+impl NotApplied {
+    fn not_entered(error: EntryError) -> Failure<Self> {
+        Failure::did_not_happen("not_entered", Self::NotEntered(error))
     }
 }
 
@@ -194,7 +248,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
 
     /// Claims the key, applies the operation if the claim is ours, and answers the record.
     pub(super) async fn perform(&self, message: &Message, operation: &Operation) -> Ended {
-        let mut once = self.claims.once(operation.key.clone());
+        let mut once = self.claims.once(operation.key.clone()).marks_entry();
         if let Some(fingerprint) = operation.fingerprint {
             once = once.fingerprint(fingerprint);
         }
@@ -244,9 +298,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             body: &operation.body,
             trace: message.trace.as_deref(),
         };
-        let remaining = work.remaining();
-        let left = remaining - RECORDING.min(remaining / 4);
-        let refusal = match self.target.apply(&call, left, self.claims.now()).await {
+        let refusal = match self.call(work, &call).await? {
             Ok(applied) => return Ok(applied),
             Err(refusal) => refusal,
         };
@@ -266,11 +318,32 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         Err(Failure {
             ending,
             code,
-            error: NotApplied {
+            error: NotApplied::Refused {
                 refusal,
                 dead_lettered,
             },
         })
+    }
+
+    /// Calls the target. Under `hold` the record says so first, once everything else is ready: what
+    /// is lost before that may run again, what is lost behind it may not.
+    async fn call(
+        &self,
+        work: &Work<S>,
+        call: &Call<'_>,
+    ) -> Result<Result<Applied, Refusal>, Failure<NotApplied>> {
+        let started = self.claims.now();
+        let route = match self.target.route(call.sender, started).await {
+            Ok(route) => route,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        work.enter().await.map_err(NotApplied::not_entered)?;
+        let remaining = work.remaining();
+        let left = remaining - RECORDING.min(remaining / 4);
+        let now = self.claims.now();
+        let answer = self.target.apply(&route, call, left, now).await;
+        self.pace.took(self.claims.now().since(started));
+        Ok(answer)
     }
 
     /// The answer of a record whose key's record said what to do.
@@ -321,17 +394,20 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         attempt: u32,
         recorded: bool,
     ) -> Ended {
-        let NotApplied {
-            refusal,
-            dead_lettered,
-        } = failure.error;
+        let (refusal, dead_lettered) = match failure.error {
+            NotApplied::Refused {
+                refusal,
+                dead_lettered,
+            } => (refusal, dead_lettered),
+            NotApplied::NotEntered(error) => return not_entered(&error),
+        };
         let outcome = match refusal.class {
             Class::Permanent => "permanent",
             Class::Misconfigured => "target_misconfigured",
             Class::DidNotHappen | Class::Unknown => "retryable",
         };
         let again = match refusal.retry_after {
-            Some(wait) => Returned::after(wait),
+            Some(wait) => Returned::at_the_targets_wish(wait),
             None => Returned::after_backoff(message.receives),
         };
         let held = failure.ending == Ending::Unknown && self.claims.config().policy == Policy::Hold;
@@ -392,6 +468,21 @@ fn letter(
         message_id: message.id.clone(),
         group: message.group.clone(),
     }
+}
+
+/// The answer of a record whose operation could not be entered: nothing ran.
+fn not_entered(error: &EntryError) -> Ended {
+    let outcome = match error {
+        EntryError::Store(_) => "store_unavailable",
+        EntryError::Superseded => "superseded",
+        _ => "no_time",
+    };
+    tracing::warn!(
+        target: "firstclaim::batch",
+        cause = chain(error),
+        "the target was not called; the message is returned",
+    );
+    Ended::new(outcome, Settled::Returned(Returned::AS_THE_QUEUE_SAYS))
 }
 
 /// The answer of a record whose key could not be claimed: nothing ran.

@@ -444,7 +444,7 @@ async fn a_record_that_hangs_does_not_keep_the_answer_of_the_others() {
 }
 
 /// Waits for a condition that another task brings about.
-async fn wait_until(mut holds: impl FnMut() -> bool) {
+pub(crate) async fn wait_until(mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while !holds() {
         assert!(

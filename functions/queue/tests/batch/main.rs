@@ -4,10 +4,13 @@
 mod answers;
 mod batches;
 mod groups;
+mod hold;
 mod logs;
+mod outage;
 mod random;
 mod rig;
 mod samples;
+mod sources;
 mod sqs;
 mod stub;
 mod target;

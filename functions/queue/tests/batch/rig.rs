@@ -163,7 +163,11 @@ impl Rig {
 
     /// A rig over a server and a client that were made before.
     pub(crate) fn over(plan: &Plan, stub: Arc<Stub>, target: Target) -> Self {
-        let source = ManualSource::at(NOW);
+        Self::at(plan, stub, target, ManualSource::at(NOW))
+    }
+
+    /// The same with a clock that was made before.
+    pub(crate) fn at(plan: &Plan, stub: Arc<Stub>, target: Target, source: ManualSource) -> Self {
         let memory = Memory::new();
         let store = Failing::new(memory.clone());
         let queues = Kept::default();
@@ -199,6 +203,10 @@ impl Rig {
     pub(crate) fn cold_to(&self, target: Target) -> Worker<Failing<Memory>, Kept> {
         let (source, store, queues) = (&self.source, &self.store, &self.queues);
         worker(target, source, store, queues, &self.config)
+    }
+
+    pub(crate) fn source_now(&self) -> EpochMillis {
+        self.source.now()
     }
 
     pub(crate) fn event(&self, records: &[Value]) -> LambdaEvent<Value> {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::rig::{NOW, Plan, RUN, Rig, returned};
 
-fn sample(name: &str) -> Value {
+pub(crate) fn sample(name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/events")
         .join(name);

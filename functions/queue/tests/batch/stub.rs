@@ -5,6 +5,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -56,6 +57,7 @@ impl Reply {
 pub(crate) struct Stub {
     pub(crate) url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
+    connections: Arc<AtomicUsize>,
     serving: tokio::task::JoinHandle<()>,
 }
 
@@ -72,14 +74,29 @@ impl Stub {
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let reply = Arc::new(reply);
         let log = Arc::clone(&seen);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
         let serving = tokio::spawn(async move {
             loop {
-                let (stream, _) = listener.accept().await.unwrap();
+                let (mut stream, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
                 let (reply, log) = (Arc::clone(&reply), Arc::clone(&log));
-                tokio::spawn(async move { serve(stream, reply.as_ref(), &log).await });
+                tokio::spawn(async move {
+                    while serve(&mut stream, reply.as_ref(), &log).await.is_some() {}
+                });
             }
         });
-        Self { url, seen, serving }
+        Self {
+            url,
+            seen,
+            connections,
+            serving,
+        }
+    }
+
+    /// How many connections were made.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 
     pub(crate) fn forget(&self) {
@@ -91,11 +108,13 @@ impl Stub {
     }
 }
 
-/// One request per connection.
-async fn serve(mut stream: TcpStream, reply: impl Fn(&Seen) -> Reply, log: &Mutex<Vec<Seen>>) {
-    let Some(seen) = receive(&mut stream).await else {
-        return;
-    };
+/// One request. `None` where the connection is over.
+async fn serve(
+    stream: &mut TcpStream,
+    reply: impl Fn(&Seen) -> Reply,
+    log: &Mutex<Vec<Seen>>,
+) -> Option<()> {
+    let seen = receive(stream).await?;
     let reply = reply(&seen);
     log.lock().unwrap().push(seen);
     let (status, headers, body, announced) = match reply {
@@ -108,21 +127,21 @@ async fn serve(mut stream: TcpStream, reply: impl Fn(&Seen) -> Reply, log: &Mute
             (status, headers, body, length)
         }
         Reply::CutBody => (200, Vec::new(), b"half".to_vec(), 1000),
-        Reply::Close => return,
+        Reply::Close => return None,
         Reply::Hang => {
             // Until the other side gives up.
             let _ = stream.read(&mut [0]).await;
-            return;
+            return None;
         }
     };
     let mut text = format!("HTTP/1.1 {status} Stub\r\ncontent-length: {announced}\r\n");
     for (name, value) in headers {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
-    text.push_str("connection: close\r\n\r\n");
-    let _ = stream.write_all(text.as_bytes()).await;
-    let _ = stream.write_all(&body).await;
-    let _ = stream.shutdown().await;
+    text.push_str("\r\n");
+    stream.write_all(text.as_bytes()).await.ok()?;
+    stream.write_all(&body).await.ok()?;
+    (announced == body.len()).then_some(())
 }
 
 async fn receive(stream: &mut TcpStream) -> Option<Seen> {

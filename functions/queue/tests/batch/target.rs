@@ -118,7 +118,10 @@ async fn applied(target: &Target, sender: &str, now: EpochMillis) -> Result<Appl
         body: b"x",
         trace: None,
     };
-    target.apply(&call, Duration::from_secs(10), now).await
+    let route = target.route(sender, now).await?;
+    target
+        .apply(&route, &call, Duration::from_secs(10), now)
+        .await
 }
 
 async fn target(settings: TargetSettings, endpoint: &str) -> Target {
@@ -283,4 +286,41 @@ async fn without_a_token_that_can_be_read_nothing_is_sent() {
         assert_eq!(refusal.code, "token_unavailable");
         assert_eq!(stub.seen().len(), 0);
     }
+}
+
+#[tokio::test]
+async fn connections_are_used_again_after_good_and_bad_answers() {
+    let rig = Rig::new(Plan::default()).await;
+    for (number, answer) in [200, 503, 429, 422, 401, 204, 200].into_iter().enumerate() {
+        let body = crate::rig::body(&format!("k{number}"), answer);
+        rig.handle(&[record("m", &body)]).await;
+    }
+    assert_eq!((rig.effects(), rig.stub.connections()), (7, 1));
+}
+
+#[tokio::test]
+async fn the_trace_of_the_record_goes_on_in_both_forms_and_no_other() {
+    let rig = Rig::new(Plan::default()).await;
+    let header = "Root=1-6af5b0d4-f503ccbc3d52af6e56a47a21;Parent=f187cebb22cb0444;Sampled=1";
+    let mut traced = record("a", &crate::rig::body("a", 200));
+    traced["attributes"]["AWSTraceHeader"] = header.into();
+    let mut theirs = envelope("github#x", b"x");
+    for name in ["traceparent", "x-amzn-trace-id"] {
+        theirs.headers.insert(name.to_owned(), "theirs".to_owned());
+    }
+    rig.handle(&[traced, record("b", &theirs.to_json())]).await;
+    let seen = rig.stub.seen();
+    let of = |key: &str| {
+        let seen = seen
+            .iter()
+            .find(|seen| seen.header("firstclaim-key") == Some(key));
+        let seen = seen.unwrap();
+        ["traceparent", "x-amzn-trace-id"].map(|name| seen.header(name).map(str::to_owned))
+    };
+    let traceparent = "00-6af5b0d4f503ccbc3d52af6e56a47a21-f187cebb22cb0444-01";
+    assert_eq!(
+        of("queue%23a"),
+        [Some(traceparent.to_owned()), Some(header.to_owned())]
+    );
+    assert_eq!(of("github%23x"), [None, None]);
 }
