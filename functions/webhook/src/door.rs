@@ -161,26 +161,16 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         name: &str,
         entry: &mut Entry,
     ) -> Result<Answered, Problem> {
-        request.check_size()?;
         let now = self.claims.now();
-        let find = |roster: &Roster| {
-            let sender = roster.by_name(name).ok_or(Problem::UnknownSender)?;
-            match sender.verify(&request, now) {
-                Ok(()) => Ok(Arc::clone(sender)),
-                Err(why) => Err(Problem::Unauthorized {
-                    challenge: sender.scheme.challenge(),
-                    why,
-                }),
+        let (sender, event, keys) = match self.identified(&request, name, now, entry).await? {
+            Identified::Event(sender, event, keys) => (sender, event, keys),
+            Identified::Probe(text) => {
+                return Ok(Answered {
+                    response: Response::new(200, "text/plain", text),
+                    outcome: Outcome::Probed,
+                });
             }
         };
-        let sender = self.verified(now, entry, find).await?;
-        if let Some(text) = sender.probed(&request) {
-            return Ok(Answered {
-                response: Response::new(200, "text/plain", text),
-                outcome: Outcome::Probed,
-            });
-        }
-        let (event, keys) = keyed(&sender, &request, entry)?;
         let fingerprint = fingerprint(&sender, &request);
         let delivery = Delivery {
             door: keys::door(&sender, &keys.delivery)?,
@@ -190,10 +180,37 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             in_flight: sender.scheme.in_flight(),
             unclaimed: Unclaimed::Send,
             body: queued(None, &keys.operation)?,
-            message: message(&sender, event, keys, fingerprint, request, now)?,
+            message: message(&sender, *event, keys, fingerprint, request, now)?,
         };
         let accepted = self.accept(delivery).await?;
         Ok(accepted.into_answer())
+    }
+
+    /// Verifies a webhook and makes its keys. No AWS service is called, except to read the senders.
+    pub(crate) async fn identified(
+        &self,
+        request: &Request,
+        name: &str,
+        now: EpochMillis,
+        entry: &mut Entry,
+    ) -> Result<Identified, Problem> {
+        request.check_size()?;
+        let find = |roster: &Roster| {
+            let sender = roster.by_name(name).ok_or(Problem::UnknownSender)?;
+            match sender.verify(request, now) {
+                Ok(()) => Ok(Arc::clone(sender)),
+                Err(why) => Err(Problem::Unauthorized {
+                    challenge: sender.scheme.challenge(),
+                    why,
+                }),
+            }
+        };
+        let sender = self.verified(now, entry, find).await?;
+        if let Some(text) = sender.probed(request) {
+            return Ok(Identified::Probe(text));
+        }
+        let (event, keys) = keyed(&sender, request, entry)?;
+        Ok(Identified::Event(sender, Box::new(event), keys))
     }
 
     /// Finds the sender of a request. Where it can't be verified, the secrets may have been
@@ -223,6 +240,13 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         }
         found
     }
+}
+
+/// What a verified webhook is.
+pub(crate) enum Identified {
+    Event(Arc<Sender>, Box<Event>, Keys),
+    /// The sender only wants to be answered with this text.
+    Probe(String),
 }
 
 /// Reads a verified request and makes its keys.

@@ -8,6 +8,7 @@
 
 mod accept;
 mod door;
+mod inspect;
 mod keys;
 mod operations;
 mod request;
@@ -23,6 +24,7 @@ pub mod signing;
 
 pub use config::{Faults, Options, Settings};
 pub use door::Webhook;
+pub use inspect::Inspected;
 pub use outbox::{Message, Outbox, SendError, Sqs};
 pub use response::Response;
 pub use senders::Senders;

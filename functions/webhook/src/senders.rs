@@ -212,13 +212,16 @@ impl Kept {
         let mut state = self.state();
         match read {
             Ok(roster) => {
-                let roster = Arc::new(roster);
-                let before = state.roster.replace(Arc::clone(&roster));
                 state.read_at = Some(now);
                 state.told = false;
-                if before.is_none_or(|before| before.generation != roster.generation) {
-                    tracing::info!(generation = roster.generation, "read the senders' secret");
+                // What did not change stays, with what it has told already.
+                let same = |kept: &&Arc<Roster>| kept.generation == roster.generation;
+                if let Some(kept) = state.roster.as_ref().filter(same) {
+                    return Ok(Arc::clone(kept));
                 }
+                tracing::info!(generation = roster.generation, "read the senders' secret");
+                let roster = Arc::new(roster);
+                state.roster = Some(Arc::clone(&roster));
                 Ok(roster)
             }
             Err(error) => {

@@ -46,7 +46,11 @@ impl Scheme for GitLab {
 
     fn read(&self, request: &Request, body: &[u8]) -> Result<Event, MalformedKey> {
         let document: Option<Value> = serde_json::from_slice(body).ok();
-        let (kind, operation) = about(document.as_ref());
+        let known = document
+            .as_ref()
+            .and_then(|document| Some((kind(document)?, operation(document)?)));
+        let unknown = || (UNKNOWN_KIND.to_owned(), Operation::Unnamed);
+        let (kind, operation) = known.unwrap_or_else(unknown);
         Ok(Event {
             delivery: delivery(request, body)?,
             kind,
@@ -86,32 +90,34 @@ fn delivery(request: &Request, body: &[u8]) -> Result<Option<Delivery>, Malforme
     }))
 }
 
-/// The kind, and what the rules say. `X-Gitlab-Event` only repeats what the body says.
-fn about(document: Option<&Value>) -> (String, Operation) {
-    let unknown = || (UNKNOWN_KIND.to_owned(), Operation::Unnamed);
-    let text = |pointer: &str| document?.pointer(pointer)?.as_str().and_then(word);
+/// The kind that a body says; `X-Gitlab-Event` only repeats it.
+pub(super) fn kind(document: &Value) -> Option<String> {
+    let (name, action) = name_and_action(document)?;
+    Some(match action {
+        Some(action) => format!("{name}.{action}"),
+        None => name.to_owned(),
+    })
+}
+
+fn name_and_action(document: &Value) -> Option<(&str, Option<&str>)> {
+    let text = |pointer: &str| document.pointer(pointer)?.as_str().and_then(word);
     // System hooks have no `object_kind`.
-    let Some(name) = text("/object_kind").or_else(|| text("/event_name")) else {
-        return unknown();
-    };
-    let Some(document) = document else {
-        return unknown();
-    };
+    let name = text("/object_kind").or_else(|| text("/event_name"))?;
     let action = text("/object_attributes/action").or_else(|| text("/action"));
-    let action = action.filter(|_| !rules::BY_STATUS.contains(&name));
-    let status = rules::status(name, document);
+    Some((name, action))
+}
+
+/// What the rules say of a body; `None` if it lacks what its kind must have.
+fn operation(document: &Value) -> Option<Operation> {
+    let (name, action) = name_and_action(document)?;
+    let distinguished = rules::status(name, document).or(action);
     let place = ["/project/id", "/project_id"]
         .iter()
         .find_map(|pointer| document.pointer(pointer));
-    let distinguished = action.or(status).unwrap_or_default();
-    let operation = match find(rules::KINDS, name, distinguished, place, document) {
-        Found::Named(id) => Operation::Named(id),
-        Found::Unnamed => Operation::Unnamed,
-        Found::Contradicted => return unknown(),
-    };
-    let kind = match action {
-        Some(action) => format!("{name}.{action}"),
-        None => name.to_owned(),
-    };
-    (kind, operation)
+    let distinguished = distinguished.unwrap_or_default();
+    match find(rules::KINDS, name, distinguished, place, document) {
+        Found::Named(id) => Some(Operation::Named(id)),
+        Found::Unnamed => Some(Operation::Unnamed),
+        Found::Contradicted => None,
+    }
 }

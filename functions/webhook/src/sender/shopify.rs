@@ -5,7 +5,6 @@ mod topics;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use firstclaim::clock::EpochMillis;
-use firstclaim::key;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -99,8 +98,8 @@ impl Scheme for Shopify {
         let document: Option<Value> = serde_json::from_slice(body).ok();
         let digest = hex::encode(Sha256::digest(body));
         // The ids are not signed: the body's digest stands beside them.
-        let key = |id: &'static str| {
-            let mut parts = Vec::new();
+        let key = |what: Option<&str>, id: &'static str| {
+            let mut parts: Vec<Value> = what.into_iter().map(Value::from).collect();
             for name in [family.shop, family.topic, id] {
                 parts.push(request.header(name)?.into());
             }
@@ -110,7 +109,7 @@ impl Scheme for Shopify {
             parts.push(Value::from(digest.as_str()));
             keys::id_of_parts(&parts)
         };
-        let delivery = match (key(family.delivery), request.header(family.delivery)) {
+        let delivery = match (key(None, family.delivery), request.header(family.delivery)) {
             (Some(key), Some(id)) => {
                 caller_key(id)?;
                 Some(Delivery {
@@ -129,8 +128,7 @@ impl Scheme for Shopify {
         };
         // One action of a merchant has one event id: in each topic, for each resource, and through
         // each subscription. Topic and body tell the first two apart.
-        let named = known.and_then(|_| key(family.event));
-        let named = named.and_then(|id| key::join(&["event".into(), id.into()]).ok());
+        let named = known.and_then(|_| key(Some("event"), family.event));
         Ok(Event {
             delivery,
             kind: kind.to_owned(),

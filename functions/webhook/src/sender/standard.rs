@@ -4,10 +4,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use firstclaim::clock::EpochMillis;
 use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
+use serde_json::Value;
 
 use super::event::{Delivery, Event, MalformedKey, Operation, UNKNOWN_KIND, caller_key, word};
 use super::secret::{MacKeys, Secret, base64_of, mac, read_all};
-use super::{Scheme, Unverified, stamp};
+use super::{Scheme, Unverified, gitlab, stamp};
 use crate::request::Request;
 use crate::signing::{Headers, Unsigned};
 
@@ -107,18 +108,17 @@ impl Scheme for Standard {
 
     fn read(&self, request: &Request, body: &[u8]) -> Result<Event, MalformedKey> {
         let id = Signed::of(request).map_or("", |signed| signed.id);
-        let document: Option<serde_json::Value> = serde_json::from_slice(body).ok();
-        let kind = document
-            .as_ref()
-            .and_then(|document| word(document.get("type")?.as_str()?))
-            .unwrap_or(UNKNOWN_KIND)
-            .to_owned();
+        let document: Option<Value> = serde_json::from_slice(body).ok();
+        let kind = document.as_ref().and_then(|document| {
+            let own = document.get("type").and_then(Value::as_str).and_then(word);
+            own.map(str::to_owned).or_else(|| gitlab::kind(document))
+        });
         Ok(Event {
             delivery: Some(Delivery {
                 key: caller_key(id)?,
                 id: id.to_owned(),
             }),
-            kind,
+            kind: kind.unwrap_or_else(|| UNKNOWN_KIND.to_owned()),
             operation: Operation::Delivery,
             thread: None,
             document,

@@ -1,26 +1,29 @@
 //! A handler over a store in memory and a queue in memory, on a clock that stands still.
 
-use std::collections::{BTreeMap, VecDeque};
+mod request;
+
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use firstclaim::clock::{EpochMillis, ManualSource};
 use firstclaim::store::memory::{Failing, Memory};
 use firstclaim::{Claims, Config, Envelope, Key};
-use hmac::{Hmac, KeyInit, Mac};
 use lambda_runtime::{Context, LambdaEvent};
 use serde_json::{Value, json};
-use sha2::Sha256;
 use tokio::sync::Semaphore;
-use webhook::{Message, Options, Outbox, Response, SendError, Senders, Webhook};
+use webhook::{Inspected, Message, Options, Outbox, Response, SendError, Senders, Webhook};
 
 /// All schemes; a sender of each is named like it.
 pub(crate) const SCHEMES: [&str; 8] = [
     "github", "gitlab", "stripe", "slack", "shopify", "standard", "twilio", "token",
 ];
+
+/// The time by the samples' clock.
+pub(crate) fn now() -> EpochMillis {
+    EpochMillis(vectors()["now"].as_i64().unwrap() * 1000)
+}
 
 /// The options of a handler that the samples' senders reach.
 pub(crate) fn options() -> Options {
@@ -30,6 +33,8 @@ pub(crate) fn options() -> Options {
         ..Options::default()
     }
 }
+
+pub(crate) use request::{Request, mac};
 
 /// How long an invocation may run.
 pub(crate) const RUN: Duration = Duration::from_secs(10);
@@ -46,153 +51,13 @@ pub(crate) fn sample(file: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-pub(crate) fn vectors() -> Value {
-    sample("vectors.json")
+pub(crate) fn vectors() -> &'static Value {
+    static VECTORS: LazyLock<Value> = LazyLock::new(|| sample("vectors.json"));
+    &VECTORS
 }
 
 pub(crate) fn secret(scheme: &str) -> String {
     vectors()["secrets"][scheme].as_str().unwrap().to_owned()
-}
-
-/// A request, to be made an event.
-#[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) body: Vec<u8>,
-}
-
-impl Request {
-    pub(crate) fn new(method: &str, path: &str) -> Self {
-        Self {
-            method: method.to_owned(),
-            path: path.to_owned(),
-            headers: BTreeMap::new(),
-            body: Vec::new(),
-        }
-    }
-
-    /// A recorded delivery with the signature that the sender's own library made for it.
-    pub(crate) fn of(file: &str) -> Self {
-        let vectors = vectors();
-        let all = vectors["vectors"].as_array().unwrap();
-        let vector = all.iter().find(|vector| vector["file"] == file).unwrap();
-        Self::unsigned(file).with_all(&vector["headers"])
-    }
-
-    /// A recorded delivery without its signature.
-    pub(crate) fn unsigned(file: &str) -> Self {
-        let sample = sample(file);
-        let text = |field: &str| sample[field].as_str().unwrap();
-        Self {
-            method: text("method").to_owned(),
-            path: text("path").to_owned(),
-            headers: BTreeMap::new(),
-            body: STANDARD.decode(text("body_base64")).unwrap(),
-        }
-        .with_all(&sample["headers"])
-    }
-
-    /// A delivery of GitHub, signed.
-    pub(crate) fn github(event: &str, delivery: &str, body: &Value) -> Self {
-        Self::new("POST", "/webhooks/github")
-            .with("x-github-event", event)
-            .with("x-github-delivery", delivery)
-            .with("content-type", "application/json")
-            .body(body.to_string())
-            .signed()
-    }
-
-    /// An operation of the caller `token`.
-    pub(crate) fn operation(key: &str, body: &str) -> Self {
-        Self::new("POST", "/operations")
-            .with("authorization", &format!("Bearer {}", secret("token")))
-            .with("idempotency-key", key)
-            .with("content-type", "application/json")
-            .body(body)
-    }
-
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
-        self.headers.insert(name.to_owned(), value.to_owned());
-        self
-    }
-
-    pub(crate) fn without(mut self, name: &str) -> Self {
-        self.headers.remove(name);
-        self
-    }
-
-    pub(crate) fn with_all(self, headers: &Value) -> Self {
-        let headers = headers.as_object().unwrap();
-        headers.iter().fold(self, |request, (name, value)| {
-            request.with(name, value.as_str().unwrap())
-        })
-    }
-
-    /// To this path, or whole address.
-    pub(crate) fn to(mut self, address: &str) -> Self {
-        let public_url = options().public_url.unwrap();
-        let path = address.strip_prefix(&public_url).unwrap_or(address);
-        path.clone_into(&mut self.path);
-        self
-    }
-
-    pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
-        self.body = body.into();
-        self
-    }
-
-    /// Signs the body as GitHub does.
-    pub(crate) fn signed(self) -> Self {
-        let mac = mac(secret("github").as_bytes(), &[&self.body]);
-        self.with(
-            "x-hub-signature-256",
-            &format!("sha256={}", hex::encode(mac)),
-        )
-    }
-
-    /// Signs as Standard Webhooks do.
-    pub(crate) fn signed_standard(self, id: &str, timestamp: &str) -> Self {
-        let key = STANDARD
-            .decode(secret("standard").trim_start_matches("whsec_"))
-            .unwrap();
-        let parts: [&[u8]; 5] = [id.as_bytes(), b".", timestamp.as_bytes(), b".", &self.body];
-        let signature = format!("v1,{}", STANDARD.encode(mac(&key, &parts)));
-        self.with("webhook-id", id)
-            .with("webhook-timestamp", timestamp)
-            .with("webhook-signature", &signature)
-    }
-
-    /// The event as a Function URL makes it; a body that is not UTF-8 arrives as base64.
-    pub(crate) fn event(&self) -> Value {
-        let (body, encoded) = match std::str::from_utf8(&self.body) {
-            Ok(text) => (text.to_owned(), false),
-            Err(_) => (STANDARD.encode(&self.body), true),
-        };
-        let (path, query) = self.path.split_once('?').unwrap_or((&self.path, ""));
-        json!({
-            "version": "2.0",
-            "routeKey": "$default",
-            "rawPath": path,
-            "rawQueryString": query,
-            "headers": self.headers,
-            "requestContext": {
-                "http": {"method": self.method, "path": path},
-                "stage": "$default",
-            },
-            "body": body,
-            "isBase64Encoded": encoded,
-        })
-    }
-}
-
-pub(crate) fn mac(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
-    for part in parts {
-        mac.update(part);
-    }
-    mac.finalize().into_bytes().to_vec()
 }
 
 /// What the queue does with the next send.
@@ -331,8 +196,7 @@ impl Bench {
         let memory = Memory::new();
         let store = Failing::new(memory.clone());
         let queue = Queue::new();
-        let now = vectors()["now"].as_i64().unwrap() * 1000;
-        let clock = ManualSource::at(EpochMillis(now));
+        let clock = ManualSource::at(now());
         Self {
             webhook: handler(&senders, &store, &queue, &clock, &options),
             store,
@@ -360,6 +224,19 @@ impl Bench {
 
     pub(crate) async fn send(&self, request: &Request) -> Response {
         self.event(request.event()).await
+    }
+
+    /// What a request would be taken for.
+    pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspected, Response> {
+        use firstclaim::clock::Source;
+        let now = self.clock.now();
+        self.webhook.inspect(request.event(), now).await
+    }
+
+    /// What a good request is taken for.
+    pub(crate) async fn seen(&self, request: &Request) -> Inspected {
+        let inspected = self.inspect(request).await;
+        inspected.unwrap_or_else(|response| panic!("{request:?}: {}", response.body))
     }
 
     pub(crate) async fn event(&self, event: Value) -> Response {

@@ -10,10 +10,7 @@ use serde_json::Value;
 use crate::sender::rules::Part::{At, Digest};
 use crate::sender::rules::{Kind, Part, Rule, on};
 
-/// Kinds whose events go by the status that their subject reached.
-pub(super) const BY_STATUS: [&str; 3] = ["pipeline", "build", "deployment"];
-
-/// The status that the subject of such an event reached.
+/// The status that the subject of an event reached, for kinds that go by it.
 pub(super) fn status<'a>(name: &str, document: &'a Value) -> Option<&'a str> {
     let pointer = match name {
         "pipeline" => "/object_attributes/status",
