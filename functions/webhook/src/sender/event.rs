@@ -67,7 +67,7 @@ impl From<KeyError> for MalformedKey {
 }
 
 /// The longest key that a caller may choose, in characters.
-const KEY_LIMIT: usize = 255;
+pub(super) const KEY_LIMIT: usize = 255;
 
 /// The id that a key of the caller's choice is.
 pub(super) fn caller_key(text: &str) -> Result<String, MalformedKey> {

@@ -8,7 +8,9 @@ use firstclaim::clock::EpochMillis;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::event::{Delivery, Event, MalformedKey, Operation, UNKNOWN_KIND, caller_key, word};
+use super::event::{
+    Delivery, Event, KEY_LIMIT, MalformedKey, Operation, UNKNOWN_KIND, plain, word,
+};
 use super::secret::{MacKeys, Secret, base64_of, mac};
 use super::{Scheme, Unverified};
 use crate::keys;
@@ -56,6 +58,39 @@ impl Family {
             .into_iter()
             .find_map(|family| Some((family, request.header(family.signature)?)))
     }
+
+    /// Shop, topic, an id and the body's digest: ids and topic are not signed, so that they count
+    /// only together with the body.
+    fn key(
+        &self,
+        request: &Request,
+        what: Option<&str>,
+        id: &str,
+        digest: &str,
+    ) -> Result<Option<String>, MalformedKey> {
+        let mut parts: Vec<&str> = what.into_iter().collect();
+        for name in [self.shop, self.topic] {
+            match header(request, name)? {
+                Some(value) => parts.push(value),
+                None => return Ok(None),
+            }
+        }
+        parts.push(id);
+        for name in self.about {
+            parts.push(header(request, name)?.unwrap_or("-"));
+        }
+        parts.push(digest);
+        let parts: Vec<Value> = parts.into_iter().map(Value::from).collect();
+        Ok(keys::id_of_parts(&parts))
+    }
+}
+
+/// A header's value; one that is not plain text can be no part of a key.
+fn header<'a>(request: &'a Request, name: &str) -> Result<Option<&'a str>, MalformedKey> {
+    match request.header(name) {
+        Some(value) if plain(value).is_none() || value.len() > KEY_LIMIT => Err(MalformedKey),
+        value => Ok(value),
+    }
 }
 
 impl Scheme for Shopify {
@@ -97,27 +132,12 @@ impl Scheme for Shopify {
         let (family, _) = Family::of(request).ok_or(MalformedKey)?;
         let document: Option<Value> = serde_json::from_slice(body).ok();
         let digest = hex::encode(Sha256::digest(body));
-        // The ids are not signed: the body's digest stands beside them.
-        let key = |what: Option<&str>, id: &'static str| {
-            let mut parts: Vec<Value> = what.into_iter().map(Value::from).collect();
-            for name in [family.shop, family.topic, id] {
-                parts.push(request.header(name)?.into());
-            }
-            for name in family.about {
-                parts.push(request.header(name).unwrap_or("-").into());
-            }
-            parts.push(Value::from(digest.as_str()));
-            keys::id_of_parts(&parts)
-        };
-        let delivery = match (key(None, family.delivery), request.header(family.delivery)) {
-            (Some(key), Some(id)) => {
-                caller_key(id)?;
-                Some(Delivery {
-                    key,
-                    id: id.to_owned(),
-                })
-            }
-            _ => None,
+        let delivery = match header(request, family.delivery)? {
+            Some(id) => family.key(request, None, id, &digest)?.map(|key| Delivery {
+                key,
+                id: id.to_owned(),
+            }),
+            None => None,
         };
         let topic = request.header(family.topic).and_then(word);
         let known = topic.filter(|topic| topics::fits(topic, document.as_ref()));
@@ -128,7 +148,10 @@ impl Scheme for Shopify {
         };
         // One action of a merchant has one event id: in each topic, for each resource, and through
         // each subscription. Topic and body tell the first two apart.
-        let named = known.and_then(|_| key(Some("event"), family.event));
+        let named = match (known, header(request, family.event)?) {
+            (Some(_), Some(id)) => family.key(request, Some("event"), id, &digest)?,
+            _ => None,
+        };
         Ok(Event {
             delivery,
             kind: kind.to_owned(),

@@ -76,11 +76,16 @@ impl<'a> Signature<'a> {
         let mut timestamp = None;
         let mut made = Vec::new();
         for item in header.split(',') {
-            match item.split_once('=')? {
+            let (name, value) = item.split_once('=')?;
+            // What looks like a time stamp to others must not be passed over here.
+            if !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+                return None;
+            }
+            match (name, value) {
                 // With a second one nobody could tell which was signed.
                 ("t", _) if timestamp.is_some() => return None,
                 ("t", text) => timestamp = Some(text),
-                ("v1", text) => made.extend(lower_hex(text)),
+                ("v1", text) => made.push(lower_hex(text)?),
                 _ => {}
             }
         }

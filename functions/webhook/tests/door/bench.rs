@@ -236,7 +236,7 @@ impl Bench {
     /// What a good request is taken for.
     pub(crate) async fn seen(&self, request: &Request) -> Inspected {
         let inspected = self.inspect(request).await;
-        inspected.unwrap_or_else(|response| panic!("{request:?}: {}", response.body))
+        inspected.unwrap_or_else(|response| panic!("{}: {}", request.path, response.body))
     }
 
     pub(crate) async fn event(&self, event: Value) -> Response {

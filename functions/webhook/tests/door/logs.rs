@@ -2,10 +2,13 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Request, secret};
+use crate::bench::{Bench, Request, SCHEMES, secret};
+use crate::endpoint::{Endpoint, Reply};
+use crate::secrets::{self, github, secret_reply, status};
 
 thread_local! {
     /// What this thread logged: each test has a thread of its own, and subscribers of single
@@ -45,12 +48,23 @@ impl Log {
 
     /// The fields of the events of the door.
     fn door(&self) -> Vec<Value> {
+        self.of("firstclaim::door")
+    }
+
+    /// The fields of the events of this target.
+    fn of(&self, target: &str) -> Vec<Value> {
         self.text()
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .filter(|line| line["target"] == "firstclaim::door")
+            .filter(|line| line["target"] == target)
             .map(|line| line["fields"].clone())
             .collect()
+    }
+
+    /// What our own events say. (At this level the SDK's own say what it was answered.)
+    fn door_and_senders(&self) -> String {
+        let events = [self.door(), self.of("webhook::senders")].concat();
+        Value::from(events).to_string()
     }
 }
 
@@ -121,6 +135,85 @@ async fn n3_a_fallback_names_the_sender_the_kind_and_the_rule() {
     }
 }
 
+/// The generation of the secrets is a short digest, which tells nothing of them.
+#[tokio::test]
+async fn n20_a_rotation_is_seen_in_the_log() {
+    let log = Log::start();
+    let (former, right) = ("a-former-secret-0123456789", secret("github"));
+    let endpoint = Endpoint::start(secret_reply(&github(former))).await;
+    let bench = secrets::bench(&endpoint).await;
+    assert_eq!(status(&bench).await, 401);
+    endpoint.reply(secret_reply(&github(&right)));
+    bench.clock.advance(Duration::from_secs(60));
+    assert_eq!(status(&bench).await, 202);
+    // Read again, and the same.
+    bench.clock.advance(Duration::from_secs(300));
+    assert_eq!(status(&bench).await, 202);
+
+    let used: Vec<String> = log
+        .door()
+        .iter()
+        .map(|event| event["secrets"].as_str().unwrap().to_owned())
+        .collect();
+    assert_ne!(used[0], used[1]);
+    assert_eq!(used[1], used[2]);
+    let read: Vec<String> = log
+        .of("webhook::senders")
+        .iter()
+        .map(|event| event["generation"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(read, used[..2]);
+    assert!(used.iter().all(|generation| generation.len() == 8));
+    assert!(!log.door_and_senders().contains(former));
+    assert!(!log.door_and_senders().contains(&right));
+}
+
+#[tokio::test]
+async fn a_failing_refresh_is_said_once_until_it_works_again() {
+    let log = Log::start();
+    let right = secret_reply(&github(&secret("github")));
+    let endpoint = Endpoint::start(right.clone()).await;
+    let bench = secrets::bench(&endpoint).await;
+    assert_eq!(status(&bench).await, 202);
+    let mut said = Vec::new();
+    for round in 0..2 {
+        endpoint.reply(Reply::Json(500, json!({"__type": "InternalServiceError"})));
+        for _ in 0..3 {
+            bench.clock.advance(Duration::from_secs(301));
+            assert_eq!(status(&bench).await, 202, "round {round}");
+        }
+        endpoint.reply(right.clone());
+        bench.clock.advance(Duration::from_secs(301));
+        assert_eq!(status(&bench).await, 202);
+        let failures = log.of("webhook::senders");
+        let failures = failures.iter().filter(|event| event.get("error").is_some());
+        said.push(failures.count());
+    }
+    assert_eq!(said, [1, 2]);
+}
+
+/// Once, whoever asks: anybody can send what fits no signature.
+#[tokio::test]
+async fn n18_an_address_that_no_signature_fits_is_said_once_without_its_values() {
+    let log = Log::start();
+    let bench = Bench::new();
+    let request = Request::of("twilio/message-status.sent.json");
+    for path in [
+        "/webhooks/twilio?token=hidden&\u{1b}[2J=hidden&bare",
+        "/webhooks/twilio?other=hidden",
+    ] {
+        let response = bench.send(&request.clone().to(path)).await;
+        assert_eq!(response.status_code, 401);
+    }
+    let said = log.of("webhook::sender::twilio");
+    assert_eq!(said.len(), 1);
+    assert_eq!(
+        said[0]["url"],
+        "https://hooks.example.com/webhooks/twilio?token&…&bare"
+    );
+    assert!(!log.text().contains("hidden"));
+}
+
 #[tokio::test]
 async fn a_refused_request_names_no_dimension() {
     let bench = Bench::new();
@@ -162,14 +255,29 @@ async fn nothing_unchecked_and_no_secret_is_logged() {
     bench
         .send(&Request::operation("key", "{}").with("authorization", foul))
         .await;
-    let now = crate::bench::vectors()["now"].to_string();
-    let body = json!({"type": foul}).to_string();
-    let standard = Request::unsigned("standard/user.created.json").body(body);
-    bench.send(&standard.signed_standard("msg_1", &now)).await;
+    let body = json!({"type": foul, "object_kind": foul, "id": "evt_1"}).to_string();
+    let files = [
+        "standard/user.created.json",
+        "gitlab/push.json",
+        "stripe/invoice.paid.json",
+        "slack/event_callback.message.json",
+        "shopify/orders-create.json",
+        "twilio/message-status.sent.json",
+    ];
+    for file in files {
+        let scheme = file.split('/').next().unwrap();
+        let request = Request::of(file).body(body.clone()).signed_by(scheme);
+        assert_eq!(bench.send(&request).await.status_code, 202, "{file}");
+    }
+    let shop = Request::of("shopify/orders-create.json");
+    bench
+        .send(&shop.clone().with("x-shopify-topic", foul))
+        .await;
+    bench.send(&shop.with("x-shopify-event-id", foul)).await;
     let text = log.text();
-    assert_eq!(log.door().len(), 10);
+    assert_eq!(log.door().len(), 17);
     assert!(!text.contains("FOUL"), "{text}");
-    for scheme in ["github", "standard", "token"] {
+    for scheme in SCHEMES {
         assert!(!text.contains(&secret(scheme)));
     }
 }

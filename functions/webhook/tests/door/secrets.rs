@@ -9,15 +9,15 @@ use webhook::{Options, Senders};
 use crate::bench::{Bench, Request, problem};
 use crate::endpoint::{Endpoint, Reply};
 
-fn secret_reply(senders: &Value) -> Reply {
+pub(crate) fn secret_reply(senders: &Value) -> Reply {
     Reply::Json(200, json!({"SecretString": senders.to_string()}))
 }
 
-fn github(secret: &str) -> Value {
+pub(crate) fn github(secret: &str) -> Value {
     json!({"github": {"scheme": "github", "secrets": [secret]}})
 }
 
-async fn bench(endpoint: &Endpoint) -> Bench {
+pub(crate) async fn bench(endpoint: &Endpoint) -> Bench {
     let patience = Patience {
         attempts: 1,
         ..Patience::default()
@@ -30,7 +30,7 @@ async fn bench(endpoint: &Endpoint) -> Bench {
     )
 }
 
-async fn status(bench: &Bench) -> u16 {
+pub(crate) async fn status(bench: &Bench) -> u16 {
     bench
         .send(&Request::of("github/push.json"))
         .await

@@ -210,17 +210,6 @@ fn signing_makes_the_headers_that_the_senders_own_libraries_make() {
 }
 
 #[tokio::test]
-async fn a_time_stamp_may_be_300_seconds_off_to_either_side() {
-    let now = vectors()["now"].as_i64().unwrap();
-    for (offset, status) in [(-301, 401), (-300, 202), (0, 202), (300, 202), (301, 401)] {
-        let bench = Bench::new();
-        let request = Request::unsigned("standard/user.created.json")
-            .signed_standard("msg_1", &(now + offset).to_string());
-        assert_eq!(bench.send(&request).await.status_code, status, "{offset}");
-    }
-}
-
-#[tokio::test]
 async fn ids_and_time_stamps_cannot_move_the_dots() {
     let now = vectors()["now"].to_string();
     let odd = [
@@ -239,17 +228,6 @@ async fn ids_and_time_stamps_cannot_move_the_dots() {
             Request::unsigned("standard/user.created.json").signed_standard(id, &timestamp);
         let response = bench.send(&request).await;
         assert_eq!(response.status_code, 401, "{id:?} {timestamp:?}");
-    }
-}
-
-#[tokio::test]
-async fn every_configured_secret_is_tried() {
-    let secrets = ["an-older-secret-0123456789".to_owned(), secret("github")];
-    for secrets in [&secrets[..], &[secrets[1].clone(), secrets[0].clone()]] {
-        let senders = json!({"github": {"scheme": "github", "secrets": secrets}});
-        let bench = Bench::with_senders(&senders);
-        let response = bench.send(&Request::of("github/push.json")).await;
-        assert_eq!(response.status_code, 202);
     }
 }
 
@@ -305,11 +283,25 @@ async fn n16_a_decoded_and_a_raw_secret_both_verify() {
 }
 
 #[tokio::test]
-async fn n17_malformed_signatures_are_refused_and_the_next_good_one_is_not() {
+async fn n17_malformed_proofs_are_refused_and_the_next_good_one_is_not() {
     let bench = Bench::new();
     let schemes = [
         ("github/ping.json", "x-hub-signature-256", "sha256="),
+        ("gitlab/push.json", "x-gitlab-token", "gitlab-"),
+        (
+            "stripe/invoice.paid.json",
+            "stripe-signature",
+            "t=1794478867,v1=",
+        ),
+        ("slack/slash_command.json", "x-slack-signature", "v0="),
+        ("shopify/orders-create.json", "x-shopify-hmac-sha256", ""),
         ("standard/user.created.json", "webhook-signature", "v1,"),
+        ("standard/user.created.json", "webhook-signature", "v1a,"),
+        (
+            "twilio/message-status.delivered.json",
+            "x-twilio-signature",
+            "",
+        ),
         ("token/operation.json", "authorization", "Bearer "),
     ];
     for (file, header, prefix) in schemes {
@@ -321,7 +313,7 @@ async fn n17_malformed_signatures_are_refused_and_the_next_good_one_is_not() {
             "a\u{0}b".to_owned(),
             "a".repeat(2 << 20),
         ];
-        let many = std::iter::once(format!("{prefix}AAAA ").repeat(100_000));
+        let many = [' ', ','].map(|between| format!("{prefix}AAAA{between}").repeat(100_000));
         for text in lengths.chain(odd).chain(many) {
             for value in [text.clone(), format!("{prefix}{text}")] {
                 let response = bench.send(&good.clone().with(header, &value)).await;

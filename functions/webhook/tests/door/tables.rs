@@ -357,6 +357,7 @@ async fn a29_a33_what_a_duplicate_in_flight_is_told() {
         let other = bench.cold();
         let duplicate = tokio::spawn(async move { other.send(&one_of(scheme)).await });
         if scheme == "github" {
+            until("both have claimed", || bench.store.calls() >= 2).await;
             bench.queue.open();
             assert_eq!(duplicate.await.unwrap().status_code, 202);
             assert_eq!(first.await.unwrap().status_code, 202);
@@ -476,6 +477,9 @@ async fn ids_that_are_no_keys_are_refused() {
         let requests = [
             gitlab(&serde_json::json!({})).with("idempotency-key", id),
             one_of("github").with("x-github-delivery", id),
+            one_of("shopify").with("x-shopify-webhook-id", id),
+            one_of("shopify").with("x-shopify-event-id", id),
+            one_of("shopify").with("x-shopify-topic", id),
             one_of("twilio").with("i-twilio-idempotency-token", id),
             stripe(id, "invoice.paid", &serde_json::json!({})),
             one_of("token").with("idempotency-key", id),
