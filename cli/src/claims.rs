@@ -1,9 +1,10 @@
 //! The commands for claims: whoever reacts to an event from a shell, a CI job or an agent uses the
 //! same records and the same protocol as the functions.
 
+use std::ffi::OsString;
 use std::io::Write;
 
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
 use firstclaim::clock::SystemSource;
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{ClaimError, Claims, ConfigError, Key, KeyError, StoreError};
@@ -54,12 +55,34 @@ pub enum Command {
     Settle(settle::Options),
     /// Print the completions for a shell
     Completions(completions::Options),
-    /// Becomes the command of `run`
-    #[command(name = "__exec", hide = true)]
+}
+
+/// What this program is when `run` starts it, which nobody else does.
+#[derive(Debug, Parser)]
+enum Inside {
+    /// Becomes the command
+    #[command(name = "__exec")]
     Exec(run::ExecOptions),
-    /// Ends the command of `run` if that can't
-    #[command(name = "__watch", hide = true)]
+    /// Ends the command if `run` can't
+    #[command(name = "__watch")]
     Watchdog,
+}
+
+/// Whether `run` has started this process to be a part of it: then that part, to its end; the exit
+/// code.
+///
+/// # Errors
+///
+/// The command can't be executed.
+pub fn inside_run(arguments: &[OsString]) -> Option<Result<u8, Error>> {
+    let name = arguments.get(1)?;
+    if !name.as_encoded_bytes().starts_with(b"__") {
+        return None;
+    }
+    Some(match Inside::try_parse_from(arguments).ok()? {
+        Inside::Exec(options) => run::exec(options),
+        Inside::Watchdog => Ok(run::watchdog()),
+    })
 }
 
 /// Why a command did not do what it was asked for.
@@ -159,12 +182,6 @@ pub fn execute(
     command: Command,
     environment: impl Fn(&str) -> Option<String>,
 ) -> Result<u8, Error> {
-    match command {
-        Command::Exec(options) => return run::exec(options),
-        Command::Watchdog => return Ok(run::watchdog()),
-        Command::Completions(options) => return Ok(completions::print(&options)),
-        _ => {}
-    }
     subscribe(&environment);
     // One thread, and this one: the command of `run` is to end with its parent, which to the
     // operating system is the thread that started it.
@@ -188,7 +205,7 @@ pub fn execute(
             Command::Fail(options) => by_hand::fail(options, &environment).await,
             Command::Release(options) => by_hand::release(options, &environment).await,
             Command::Settle(options) => settle::settle(options, &environment).await,
-            Command::Exec(_) | Command::Watchdog | Command::Completions(_) => Ok(0),
+            Command::Completions(options) => Ok(completions::print(&options)),
         }
     });
     // A call that still waits for the store must not hold up the end: it may land late, as ever.

@@ -12,6 +12,10 @@ use firstclaim_cli::escape::Escaped;
 use firstclaim_cli::{check, dev, send};
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(done) = claims::inside_run(&std::env::args_os().collect::<Vec<_>>()) {
+        return ended(done.map_err(Into::into));
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(told) => {
@@ -24,7 +28,11 @@ fn main() -> ExitCode {
             };
         }
     };
-    match run(arguments.chosen()) {
+    ended(run(arguments.chosen()))
+}
+
+fn ended(done: anyhow::Result<u8>) -> ExitCode {
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             let text = one_line(&format!("{error:#}"));

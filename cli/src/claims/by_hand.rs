@@ -434,8 +434,12 @@ async fn resumed(
             Err(exit::SUPERSEDED)
         }
         Resumed::Gone => {
-            said.important(&format!("superseded: there is no record of {key} any more"));
-            Err(exit::SUPERSEDED)
+            // No proof that somebody else has it: this may be another store, or another key.
+            said.important(&format!(
+                "no record of {key} was found, so that nothing is known of the claim; is this the \
+                 right store, and the right key?"
+            ));
+            Err(exit::UNAVAILABLE)
         }
     })
 }

@@ -187,7 +187,13 @@ fn checked(endpoint: &str) -> Result<(), Error> {
     }
 }
 
-async fn open_file(folder: &Path) -> Result<Client, Error> {
+/// A client of the DynamoDB in the file of this folder; both are made where they are missing. Its
+/// table is [`TABLE`].
+///
+/// # Errors
+///
+/// The folder or the file can't be used.
+pub async fn open_file(folder: &Path) -> Result<Client, Error> {
     let shown = Escaped(&folder.to_string_lossy()).to_string();
     make_folder(folder).map_err(|source| Error::Folder {
         folder: shown.clone(),

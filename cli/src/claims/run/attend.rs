@@ -111,10 +111,12 @@ pub(super) async fn attend(
     };
     // A command whose end can't be asked for has ended as badly as one can.
     let code = status.map_or(u8::MAX, exit_code);
-    if course == Course::Lost {
-        // Its children too, before anybody else may begin.
+    if code != 0 || course == Course::Lost {
+        // Its children too, before anybody else may begin. What a successful command leaves running
+        // is its own business.
         child.signal(Signal::KILL);
-    } else if course == Course::Plain && (claim.is_lost() && code == exit::SIGNAL + 9) {
+    }
+    if code != 0 && course != Course::EndedItself && claim.is_lost() {
         // The watchdog was faster: this process was stopped until now.
         course = Course::Lost;
     }

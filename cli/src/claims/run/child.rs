@@ -146,6 +146,7 @@ impl<'a> Program<'a> {
             Child {
                 process: child,
                 group,
+                collected: false,
                 stdout: Captured::start(stdout, shown),
                 stderr: Captured::start(stderr, Sink::Stderr),
             },
@@ -159,6 +160,8 @@ impl<'a> Program<'a> {
 pub(super) struct Child {
     process: tokio::process::Child,
     group: Pid,
+    /// Whether its end was collected, so that its number may be another process's by now.
+    collected: bool,
     pub(super) stdout: Captured,
     pub(super) stderr: Captured,
 }
@@ -166,14 +169,17 @@ pub(super) struct Child {
 impl Child {
     /// Waits for its end. May be dropped and called again.
     pub(super) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
-        self.process.wait().await
+        let status = self.process.wait().await;
+        self.collected = true;
+        status
     }
 
-    /// Sends a signal to the command and its children.
+    /// Sends a signal to the command and its children, also to those that outlive it. A group whose
+    /// last process has ended needs none.
     pub(super) fn signal(&self, signal: Signal) {
-        // Between its start and its first act the process has no group of its own yet. One that has
-        // ended needs no signal any more.
-        if rustix::process::kill_process_group(self.group, signal).is_err() {
+        let sent = rustix::process::kill_process_group(self.group, signal);
+        // Between its start and its first act the process has no group of its own yet.
+        if sent.is_err() && !self.collected {
             let _ = rustix::process::kill_process(self.group, signal);
         }
     }

@@ -1,0 +1,13 @@
+//! The commands for claims from outside: the real program as processes, on one file.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a failure is the test's failure")]
+
+mod by_hand;
+mod ends;
+mod lab;
+mod look;
+mod races;
+mod run;
+mod settle;
+mod stores;
+mod walk;
