@@ -1,6 +1,8 @@
 //! The webhook function as a process: what it answers when its own services fail, and that a key
 //! keeps its first payload.
 
+mod senders;
+
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -13,7 +15,7 @@ use crate::registry::{Test, tests};
 use crate::whole::{deliver, key_of};
 
 pub(crate) fn tests() -> Vec<Test> {
-    tests![
+    let own = tests![
         shape:
             p57_two_payloads_under_one_key,
             n36_an_operation_is_answered_twice_alike,
@@ -28,7 +30,8 @@ pub(crate) fn tests() -> Vec<Test> {
             a44_a_bad_configuration_does_not_start,
         ;
         race:
-    ]
+    ];
+    [own, senders::tests()].concat()
 }
 
 fn operation(lab: &Lab) -> anyhow::Result<Delivery> {
@@ -268,41 +271,46 @@ async fn n14_only_the_headers_of_the_scheme_are_read(lab: &Lab) -> anyhow::Resul
 
 async fn n17_a_malformed_signature_is_unauthorized(lab: &Lab) -> anyhow::Result<()> {
     let webhook = lab.webhook().await?;
-    let good = lab
-        .suite
-        .deliveries
-        .load("github/issue_comment.created")?
-        .signed()?;
-    let standard = lab
-        .suite
-        .deliveries
-        .load("standard/user.created")?
-        .signed()?;
+    let proofs = [
+        ("github/issue_comment.created", "x-hub-signature-256"),
+        ("gitlab/note", "x-gitlab-token"),
+        ("stripe/invoice.paid", "stripe-signature"),
+        ("slack/slash_command", "x-slack-signature"),
+        ("shopify/orders-create", "x-shopify-hmac-sha256"),
+        ("standard/user.created", "webhook-signature"),
+        ("twilio/message-status.sent", "x-twilio-signature"),
+        ("token/operation", "authorization"),
+    ];
     let huge = "a".repeat(2 * 1024 * 1024);
-    for value in [
-        "",
-        "=",
-        "sha256=",
-        "sha256=é",
-        "sha1=00",
-        "v1,",
-        "v1,=",
-        "🦀",
-        &huge,
-    ] {
-        let forged = good.clone().with_header("x-hub-signature-256", value);
-        let answer = deliver(&webhook, &forged).await?;
-        assert_eq!(answer.status, 401, "github {:.20}: {answer:?}", value);
-        ensure!(!answer.header("www-authenticate").is_empty(), "{answer:?}");
-        let forged = standard.clone().with_header("webhook-signature", value);
-        assert_eq!(
-            deliver(&webhook, &forged).await?.status,
-            401,
-            "standard {value:.20}"
-        );
+    for (file, header) in proofs {
+        let good = lab.suite.deliveries.load(file)?.signed()?;
+        for value in [
+            "",
+            "=",
+            ",",
+            "sha256=",
+            "sha256=é",
+            "sha1=00",
+            "v1,",
+            "v1,=",
+            "v1=",
+            "t=,v1=",
+            "v0=",
+            "Bearer ",
+            "🦀",
+            &huge,
+        ] {
+            let forged = good.clone().with_header(header, value);
+            let answer = deliver(&webhook, &forged).await?;
+            assert_eq!(answer.status, 401, "{file} {value:.20}: {answer:?}");
+            ensure!(!answer.header("www-authenticate").is_empty(), "{answer:?}");
+        }
     }
     assert_eq!((lab.dynamodb.total(), lab.sqs.total()), (0, 0));
-    key_of(&deliver(&webhook, &good).await?)?;
+    for (file, _) in proofs {
+        let good = lab.suite.deliveries.load(file)?.signed()?;
+        key_of(&deliver(&webhook, &good).await?)?;
+    }
     Ok(())
 }
 

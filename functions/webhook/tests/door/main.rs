@@ -12,6 +12,7 @@ mod endpoint;
 mod answers;
 mod events;
 mod failures;
+mod fuzz;
 mod github;
 mod identity;
 mod logs;
