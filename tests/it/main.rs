@@ -7,6 +7,7 @@ mod deployment;
 mod door;
 mod faults;
 mod hostile;
+mod peers;
 mod store;
 mod whole;
 mod worker;
@@ -19,6 +20,7 @@ use integration::Engine;
 use integration::deliveries::Deliveries;
 use integration::engine::SelfTest;
 use integration::lab::Suite;
+use integration::peers::Peers;
 use integration::process::Binaries;
 use libtest_mimic::Arguments;
 
@@ -42,6 +44,7 @@ fn main() -> anyhow::Result<ExitCode> {
         door::tests(),
         faults::tests(),
         hostile::tests(),
+        peers::tests(),
         worker::tests(),
         whole::tests(),
     ]
@@ -60,6 +63,7 @@ fn main() -> anyhow::Result<ExitCode> {
         engine: engine.clone(),
         binaries: Binaries::find(variable("FIRSTCLAIM_TEST_BIN_DIR").map(Into::into))?,
         deliveries: Deliveries::new(),
+        peers: Peers::find(variable("FIRSTCLAIM_TEST_PEERS").is_some())?,
     };
     let races = verdict == SelfTest::OneWinnerEach;
     let runtime = Arc::new(runtime);

@@ -25,13 +25,25 @@ pub(crate) enum Kind {
     Shape,
     /// Atomic conditional writes: refused where the engine's self test failed.
     Race,
+    /// As a shape; further the senders' own libraries.
+    Peers,
 }
 
 /// A test that runs.
 pub(crate) type Running = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
-/// Lists the tests of the module that it stands in: `tests![shape: a, b; race: c]`.
+/// Lists the tests of the module that it stands in: `tests![shape: a, b; race: c]`, or
+/// `tests![peers: a, b;]`.
 macro_rules! tests {
+    (peers: $($peers:ident),* $(,)?;) => {
+        vec![
+            $(crate::registry::Test {
+                name: crate::registry::name(module_path!(), stringify!($peers)),
+                kind: crate::registry::Kind::Peers,
+                run: |lab| Box::pin(async move { $peers(&lab).await }),
+            },)*
+        ]
+    };
     (shape: $($shape:ident),* $(,)?; race: $($race:ident),* $(,)?) => {
         vec![
             $(crate::registry::Test {
@@ -72,12 +84,17 @@ pub(crate) fn trials(
 ) -> Vec<Trial> {
     let trial = |test: Test| {
         let (suite, runtime, run) = (suite.clone(), Arc::clone(runtime), test.run);
-        let refused = test.kind == Kind::Race && !races;
+        let refused = match test.kind {
+            Kind::Race if !races => Some(
+                "refused: this engine lets several writers win, so that a race proves nothing"
+                    .to_owned(),
+            ),
+            Kind::Peers => suite.peers.missing().map(|why| format!("left out: {why}")),
+            _ => None,
+        };
         Trial::ignorable_test(test.name, move || {
-            if refused {
-                return Ok(Completion::ignored_with(
-                    "refused: this engine lets several writers win, so that a race proves nothing",
-                ));
+            if let Some(why) = refused {
+                return Ok(Completion::ignored_with(why));
             }
             conduct(suite, &runtime, run).map(|()| Completion::Completed)
         })

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::deliveries::{Deliveries, PUBLIC_URL, SECRETS};
 use crate::engine::{AGAIN, Engine, ONCE, client};
+use crate::peers::Peers;
 use crate::process::{Binaries, Process};
 use crate::proxy::Proxy;
 use crate::queue_stub::QueueStub;
@@ -37,6 +38,8 @@ pub struct Suite {
     pub binaries: Binaries,
     /// The sample deliveries.
     pub deliveries: Deliveries,
+    /// The senders' own libraries.
+    pub peers: Peers,
 }
 
 /// The environment of one test.

@@ -9,6 +9,7 @@ pub mod engine;
 pub mod faults;
 mod http;
 pub mod lab;
+pub mod peers;
 pub mod poll;
 pub mod process;
 pub mod proxy;
