@@ -8,6 +8,7 @@ mod door;
 mod faults;
 mod hostile;
 mod peers;
+mod powertools;
 mod store;
 mod whole;
 mod worker;
@@ -45,6 +46,7 @@ fn main() -> anyhow::Result<ExitCode> {
         faults::tests(),
         hostile::tests(),
         peers::tests(),
+        powertools::tests(),
         worker::tests(),
         whole::tests(),
     ]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use firstclaim::claims::Resolution;
 use firstclaim::record::Status;
 use firstclaim::{Claimed, Claims, Config, Key};
 use integration::Lab;
@@ -32,6 +33,7 @@ pub(crate) fn tests() -> Vec<Test> {
             a_fifo_group_goes_on_behind_a_dead_letter,
             a_dead_letter_that_was_not_sent_is_returned,
             sample_batches_are_answered_as_listed,
+            a_settled_failure_runs_again_at_once,
         ;
         race:
     ]
@@ -358,5 +360,30 @@ async fn sample_batches_are_answered_as_listed(lab: &Lab) -> anyhow::Result<()> 
         let expected = listing(expected.iter().map(String::as_str));
         assert_eq!(text(&worker, &event).await?, expected, "{name}");
     }
+    Ok(())
+}
+
+/// A worker that has just met a failed record sees at once what a person has made of it since.
+async fn a_settled_failure_runs_again_at_once(lab: &Lab) -> anyhow::Result<()> {
+    let worker = lab.queue().await?;
+    let deliver = async || {
+        send(lab, &["settled"]);
+        let answer = lab.work(&worker, 1).await?;
+        ensure!(returned(&answer)?.is_empty(), "{answer}");
+        Ok(lab.target.effect_count())
+    };
+    lab.target.plan([Behaviour::Answer(422)]);
+    assert_eq!(deliver().await?, 0);
+    assert_eq!(deliver().await?, 0, "it has failed for good");
+    let claims = Claims::new(lab.store(), Config::default())?;
+    let seen = lab.record("queue#settled").await?;
+    assert_eq!(seen.status, Status::Failed);
+    let rerun = Resolution::Rerun {
+        new_generation: false,
+    };
+    claims
+        .settle(&seen, rerun, "operator", "the target takes it now")
+        .await?;
+    assert_eq!(deliver().await?, 1);
     Ok(())
 }

@@ -7,6 +7,7 @@
 pub mod deliveries;
 pub mod engine;
 pub mod faults;
+pub mod footprint;
 mod http;
 pub mod lab;
 pub mod peers;

@@ -233,6 +233,19 @@ impl Process {
         Ok(self.child.try_wait()?.is_none())
     }
 
+    /// The memory that it holds, in KiB.
+    ///
+    /// # Errors
+    ///
+    /// It has ended, or the system does not tell.
+    pub fn resident_kib(&self) -> anyhow::Result<u64> {
+        let id = self.child.id().context("it has ended")?;
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = resident.and_then(|text| text.trim().strip_suffix(" kB"));
+        Ok(kib.context("no VmRSS")?.trim().parse()?)
+    }
+
     /// Everything that this process and the other ones of the test have said.
     #[must_use]
     pub fn log(&self) -> &Log {

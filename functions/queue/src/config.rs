@@ -228,6 +228,9 @@ fn claims<L: Fn(&str) -> Option<String>>(read: &mut Reader<L>) -> Config {
         window: window.unwrap_or(default.window),
         policy: policy.unwrap_or(default.policy),
         min_remaining: min_remaining.unwrap_or(default.min_remaining),
+        // A record that a person has settled must be seen at once: by one that is remembered a
+        // redriven message would be acknowledged, and its event lost.
+        cache_bytes: 0,
         ..default
     }
 }

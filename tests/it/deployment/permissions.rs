@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
 use integration::Lab;
-use integration::deliveries::Delivery;
+use integration::deliveries::{Delivery, PUBLIC_URL};
 use integration::lab::{DEAD, WORK};
 use integration::process::Process;
 use integration::proxy::{Proxy, Step};
@@ -96,9 +96,10 @@ async fn the_webhook_uses_what_it_is_granted(lab: &Lab) -> anyhow::Result<()> {
     let operation = lab.suite.deliveries.load("token/operation")?.signed()?;
     let accepted = deliver(&webhook, &operation).await?;
     key_of(&accepted)?;
+    let location = accepted.header("location").strip_prefix(PUBLIC_URL);
     let look_up = Delivery {
         method: "GET".to_owned(),
-        path: accepted.header("location").to_owned(),
+        path: location.context("Location")?.to_owned(),
         body: Vec::new(),
         ..operation.clone()
     };
