@@ -7,6 +7,8 @@ mod deployment;
 mod door;
 mod faults;
 mod hostile;
+mod outcomes;
+mod recovery;
 mod peers;
 mod powertools;
 mod store;
@@ -45,6 +47,8 @@ fn main() -> anyhow::Result<ExitCode> {
         door::tests(),
         faults::tests(),
         hostile::tests(),
+        outcomes::tests(),
+        recovery::tests(),
         peers::tests(),
         powertools::tests(),
         worker::tests(),

@@ -42,14 +42,14 @@ pub(crate) fn tests() -> Vec<Test> {
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A worker without a dead-letter queue: what can't succeed goes back to SQS.
-async fn returning_worker(lab: &Lab) -> anyhow::Result<Process> {
+pub(crate) async fn returning_worker(lab: &Lab) -> anyhow::Result<Process> {
     let mut variables = lab.queue_variables();
     variables.remove("DEAD_LETTER_URL");
     lab.process("queue", &variables).await
 }
 
 /// Invokes a worker with an event and returns the response's text.
-async fn text(worker: &Process, event: &Value) -> anyhow::Result<String> {
+pub(crate) async fn text(worker: &Process, event: &Value) -> anyhow::Result<String> {
     match worker
         .invoke_raw(event.to_string().into_bytes(), LIMIT)
         .await?
@@ -60,7 +60,7 @@ async fn text(worker: &Process, event: &Value) -> anyhow::Result<String> {
 }
 
 /// The answer that lists these identifiers in this order, byte for byte.
-fn listing<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn listing<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
     let failures: Vec<_> = ids
         .into_iter()
         .map(|id| json!({"itemIdentifier": id}))
@@ -68,7 +68,7 @@ fn listing<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
     json!({"batchItemFailures": failures}).to_string()
 }
 
-fn send(lab: &Lab, keys: &[&str]) {
+pub(crate) fn send(lab: &Lab, keys: &[&str]) {
     for key in keys {
         lab.queues.send(
             WORK,

@@ -1,8 +1,8 @@
 //! What one test has for itself: a table, a proxy before the engine, queues behind a proxy, a
 //! target, and the functions as processes.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -62,28 +62,52 @@ pub struct Lab {
 }
 
 /// Lines of a test's processes, shown if the test fails.
-#[derive(Clone, Debug, Default)]
-pub struct Log(Arc<Mutex<Vec<String>>>);
+#[derive(Clone, Debug)]
+pub struct Log {
+    lines: Arc<Mutex<VecDeque<String>>>,
+    limit: usize,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self::last(usize::MAX)
+    }
+}
 
 impl Log {
+    /// One that forgets all but the last `limit` lines.
+    #[must_use]
+    pub fn last(limit: usize) -> Self {
+        Self {
+            lines: Arc::default(),
+            limit,
+        }
+    }
+
     /// Adds a line.
     pub fn line(&self, name: &str, line: &str) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.push(format!("{name}| {line}"));
+        let mut lines = self.lines();
+        if lines.len() >= self.limit {
+            lines.pop_front();
+        }
+        lines.push_back(format!("{name}| {line}"));
     }
 
     /// All lines so far.
     #[must_use]
     pub fn text(&self) -> String {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.join("\n")
+        let lines = self.lines();
+        lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
     /// Whether a line contains `text`.
     #[must_use]
     pub fn contains(&self, text: &str) -> bool {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().any(|line| line.contains(text))
+        self.lines().iter().any(|line| line.contains(text))
+    }
+
+    fn lines(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

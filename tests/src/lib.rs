@@ -16,8 +16,10 @@ pub mod process;
 pub mod proxy;
 pub mod queue_stub;
 pub mod runtime_api;
+pub mod soak;
 pub mod target;
 pub mod template;
+pub mod throughput;
 
 pub use engine::Engine;
 pub use lab::Lab;

@@ -224,6 +224,15 @@ impl Process {
         Ok(())
     }
 
+    /// Its resident memory in bytes, where the system tells (Linux).
+    #[must_use]
+    pub fn resident(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()?)).ok()?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+        let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kilobytes * 1024)
+    }
+
     /// Whether it still runs.
     ///
     /// # Errors

@@ -105,6 +105,8 @@ struct State {
     upstream: String,
     client: reqwest::Client,
     plan: Mutex<Plan>,
+    /// How many calls were held and have arrived since.
+    arrived: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +131,7 @@ impl Proxy {
                 .build()
                 .context("the proxy's client")?,
             plan: Mutex::default(),
+            arrived: watch::Sender::new(0),
         });
         let server = Server::start(handler(Arc::clone(&state))).await?;
         Ok(Self { server, state })
@@ -160,6 +163,13 @@ impl Proxy {
         let mut plan = self.state.plan();
         plan.once.clear();
         plan.always.clear();
+    }
+
+    /// Waits until so many calls that were held have arrived behind the proxy.
+    pub async fn arrived(&self, number: usize) {
+        let mut arrived = self.state.arrived.subscribe();
+        // The sender lives in this proxy, so that the wait ends only by the condition.
+        let _ = arrived.wait_for(|count| *count >= number).await;
     }
 
     /// Refuses connections, and closes those that are open.
@@ -246,7 +256,9 @@ impl State {
                 // hung up.
                 let held = tokio::spawn(async move {
                     gate.pass().await;
-                    self.forward(&request).await
+                    let reply = self.forward(&request).await;
+                    self.arrived.send_modify(|count| *count += 1);
+                    reply
                 });
                 held.await.unwrap_or(Reply::Close)
             }

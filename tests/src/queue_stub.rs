@@ -172,6 +172,22 @@ impl QueueStub {
         Ok(())
     }
 
+    /// Moves every message of `from` to `to` under a new id, as a redrive does. How many those were.
+    pub fn redrive(&self, from: &str, to: &str) -> usize {
+        let mut state = lock(&self.state);
+        let moved = state.messages.iter_mut().filter(|one| one.queue == from);
+        let mut count = 0;
+        for old in moved {
+            *old = Message {
+                attributes: old.attributes.clone(),
+                group: old.group.clone(),
+                ..message(to, &old.body)
+            };
+            count += 1;
+        }
+        count
+    }
+
     /// Makes a batch receivable again without an answer, as after a crash of the worker.
     pub fn abandon(&self, batch: &Batch) {
         let ids: BTreeSet<&str> = batch

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Bytes;
@@ -20,6 +21,8 @@ pub enum Behaviour {
     RetryAfter(u16, u32),
     /// Waits at the gate, then applies it and answers 200.
     Hang(Gate),
+    /// Takes its time, then applies it and answers 200.
+    Slow(Duration),
     /// Closes the connection without applying it.
     Reset,
     /// Applies it and closes the connection without an answer.
@@ -64,6 +67,8 @@ struct State {
     always: Option<Behaviour>,
     received: Vec<Received>,
     effects: BTreeMap<String, usize>,
+    in_flight: usize,
+    peak: usize,
 }
 
 impl Target {
@@ -107,6 +112,12 @@ impl Target {
         lock(&self.state).effects.clone()
     }
 
+    /// The most requests that there ever were at once.
+    #[must_use]
+    pub fn peak(&self) -> usize {
+        lock(&self.state).peak
+    }
+
     /// How many effects there were in all.
     #[must_use]
     pub fn effect_count(&self) -> usize {
@@ -133,6 +144,8 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Bytes>) -> Reply {
     let behaviour = {
         let mut state = lock(&state);
         state.received.push(received);
+        state.in_flight += 1;
+        state.peak = state.peak.max(state.in_flight);
         let planned = state.plan.pop_front().or_else(|| state.always.clone());
         planned.unwrap_or(Behaviour::Apply)
     };
@@ -143,7 +156,11 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Bytes>) -> Reply {
         let body = format!(r#"{{"effect":{count}}}"#);
         answer(200, &[("content-type", "application/json")], body)
     };
-    match behaviour {
+    let reply = match behaviour {
+        Behaviour::Slow(time) => {
+            tokio::time::sleep(time).await;
+            applied()
+        }
         Behaviour::Apply => applied(),
         Behaviour::Answer(status) => answer(status, &[], "planned"),
         Behaviour::RetryAfter(status, seconds) => {
@@ -158,7 +175,9 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Bytes>) -> Reply {
             let _ = applied();
             Reply::Close
         }
-    }
+    };
+    lock(&state).in_flight -= 1;
+    reply
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
