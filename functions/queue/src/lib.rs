@@ -1,6 +1,7 @@
-//! The queue function: SQS batches in, each message's operation applied to a target once.
+#![doc = include_str!("../README.md")]
+//! # The code
 //!
-//! The modules follow the data: a message is read from the batch, decoded into an operation, claimed
+//! The modules follow the data: a message is read from the batch, decoded into its operations, claimed
 //! and applied to the [`target`] by the [`Worker`], and answered in a [`BatchAnswer`]; what can't
 //! succeed goes to the dead-letter [queue](queues).
 //!

@@ -113,3 +113,28 @@ async fn a3_what_was_cut_off_in_its_call_stays_held() {
     assert_eq!(rig.effects(), 1);
     assert_eq!(rig.queues.letters()[0].reason, Reason::Held);
 }
+
+#[tokio::test]
+async fn n48_an_event_that_kills_each_worker_is_held_and_dead_lettered() {
+    for policy in [Policy::Rerun, Policy::Hold] {
+        let rig = Rig::new(Plan {
+            policy,
+            ..Plan::default()
+        })
+        .await;
+        let claims = Claims::new(rig.store.clone(), rig.config.clone())
+            .unwrap()
+            .with_source(rig.source.clone());
+        for _ in 0..rig.config.silent_limit {
+            let key = firstclaim::Key::new("queue", "k").unwrap();
+            let deadline = rig.source_now().after(RUN);
+            let once = claims.once(key).deadline(deadline).marks_entry();
+            drop(once.claim().await.unwrap());
+            rig.source.advance(RUN + Duration::from_secs(3));
+        }
+        let answer = rig.handle(&[record("m", &body("k", 200))]).await;
+        assert_eq!(answer, returned(&[]));
+        assert_eq!(rig.queues.letters()[0].reason, Reason::Held);
+        assert_eq!(rig.effects(), 0);
+    }
+}

@@ -163,3 +163,15 @@ async fn where_the_target_took_nothing_of_a_batch_all_of_it_backs_off_fully() {
         "{spread:?}"
     );
 }
+
+#[tokio::test]
+async fn a41_a42_an_event_that_comes_every_hour_of_a_day_is_one_effect() {
+    let rig = Rig::new(Plan::default()).await;
+    for hour in 0..24 {
+        let answer = rig.cold();
+        let event = rig.event(&[record(&format!("m{hour}"), &body("alert", 200))]);
+        assert_eq!(answer.handle(event).await.batch_item_failures, []);
+        rig.source.advance(HOUR);
+    }
+    assert_eq!(rig.effects(), 1);
+}

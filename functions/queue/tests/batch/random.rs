@@ -1,15 +1,18 @@
-//! Random batches: nothing is lost, nothing is returned that was not there, order is kept.
+//! Random batches of good, bad, duplicate, slow and panicking records, some in flight elsewhere:
+//! nothing is lost, nothing is returned that was not there, order is kept.
+#![expect(clippy::unwrap_used, reason = "a test that can't be set up fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstclaim::Claims;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use queue::Target;
 use serde_json::{Value, json};
 
-use crate::rig::{Plan, Rig, answer_in_body, body, fifo, record, target_at};
+use crate::rig::{Plan, RUN, Rig, answer_in_body, body, fifo, record, target_at};
 use crate::stub::Stub;
 
 #[derive(Clone, Debug)]
@@ -17,11 +20,25 @@ struct Planned {
     kind: Kind,
     group: u8,
     with_id: bool,
+    /// Whether its dead letter panics, if it comes to one.
+    panics: bool,
 }
+
+/// The target never answers this.
+const SLOW: u16 = 0;
+
+/// How long the target is waited for: long enough for a busy machine, as most cases have no slow
+/// record.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Message { key: u8, answer: u16 },
+    /// Another worker is at it.
+    InFlight,
+    Message {
+        key: u8,
+        answer: u16,
+    },
     Garbage,
     NoBody,
     FutureVersion,
@@ -37,22 +54,30 @@ fn planned() -> impl Strategy<Value = Planned> {
         1 => Just(404_u16),
         1 => Just(1_u16),
     ];
+    let answer = prop_oneof![60 => answer, 1 => Just(SLOW)];
     let kind = prop_oneof![
+        1 => Just(Kind::InFlight),
         8 => (0..5_u8, answer).prop_map(|(key, answer)| Kind::Message { key, answer }),
         1 => Just(Kind::Garbage),
         1 => Just(Kind::NoBody),
         1 => Just(Kind::FutureVersion),
     ];
-    (kind, 0..3_u8, prop::bool::weighted(0.95)).prop_map(|(kind, group, with_id)| Planned {
+    let rarely = prop::bool::weighted(0.05);
+    (kind, 0..3_u8, rarely, rarely).prop_map(|(kind, group, no_id, panics)| Planned {
         kind,
         group,
-        with_id,
+        with_id: !no_id,
+        panics,
     })
 }
+
+/// The key that another worker holds.
+const IN_FLIGHT: &str = "in-flight";
 
 fn event(at: usize, planned: &Planned, ordered: bool) -> Value {
     let body = match &planned.kind {
         Kind::Message { key, answer } => body(&format!("k{key}"), *answer),
+        Kind::InFlight => body(IN_FLIGHT, 200),
         Kind::Garbage => "garbage".to_owned(),
         Kind::NoBody => String::new(),
         Kind::FutureVersion => "{\"v\":2}".to_owned(),
@@ -88,6 +113,14 @@ async fn check(
     };
     stub.forget();
     let rig = Rig::over(&plan, Arc::clone(stub), target.clone());
+    let elsewhere = Claims::new(rig.memory.clone(), rig.config.clone()).unwrap();
+    let key = firstclaim::Key::new("queue", IN_FLIGHT).unwrap();
+    let elsewhere = elsewhere.with_source(rig.source.clone());
+    let until = rig.source_now().after(RUN);
+    let _held = elsewhere.once(key).deadline(until).claim().await.unwrap();
+    for at in (0..batch.len()).filter(|at| batch[*at].panics) {
+        rig.queues.panic_on(&format!("m{at}"));
+    }
     let events: Vec<_> = batch
         .iter()
         .enumerate()
@@ -137,6 +170,9 @@ async fn check(
             _ => false,
         };
         prop_assert!(done || dead || returned.contains(&at), "{} is lost", id);
+        if let Kind::InFlight = planned.kind {
+            prop_assert!(returned.contains(&at), "{} is somebody else's", id);
+        }
     }
     prop_assert!(dead_letters || letters.is_empty());
 
@@ -194,11 +230,11 @@ fn p92_n25_nothing_of_a_batch_is_lost() {
         .unwrap();
     let server = runtime.block_on(async {
         let stub = Arc::new(Stub::new(answer_in_body).await);
-        let target = target_at(&stub.url, Duration::from_secs(5));
+        let target = target_at(&stub.url, PATIENCE);
         (stub, target)
     });
     let config = ProptestConfig {
-        cases: 512,
+        cases: 256,
         failure_persistence: None,
         ..ProptestConfig::default()
     };

@@ -1,6 +1,7 @@
 //! A worker with everything around it in memory.
 #![expect(clippy::unwrap_used, reason = "a test that can't have its rig fails")]
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub(crate) struct Kept(Arc<Mutex<Inner>>);
 struct Inner {
     takes_dead_letters: bool,
     refuses: bool,
-    panics_on: Option<String>,
+    panics_on: BTreeSet<String>,
     letters: Vec<DeadLetter>,
     visibilities: Vec<(String, u32)>,
     /// The status of the letter's record at the moment when the letter was sent.
@@ -61,11 +62,9 @@ impl Queues for Kept {
     }
 
     async fn dead_letter(&self, letter: DeadLetter) -> Result<(), QueueError> {
-        let panics = self.0.lock().unwrap().panics_on.clone();
-        assert!(
-            panics.is_none() || panics != letter.message_id,
-            "as planned"
-        );
+        let id = letter.message_id.clone().unwrap_or_default();
+        let panics = self.0.lock().unwrap().panics_on.contains(&id);
+        assert!(!panics, "as planned");
         let mut inner = self.0.lock().unwrap();
         if inner.refuses || !inner.takes_dead_letters {
             return Err(QueueError::NoQueue);
@@ -110,7 +109,8 @@ impl Kept {
     }
 
     pub(crate) fn panic_on(&self, message_id: &str) {
-        self.0.lock().unwrap().panics_on = Some(message_id.to_owned());
+        let mut inner = self.0.lock().unwrap();
+        inner.panics_on.insert(message_id.to_owned());
     }
 }
 
