@@ -3,6 +3,7 @@
 mod registry;
 
 mod claims;
+mod command_line;
 mod deployment;
 mod door;
 mod faults;
@@ -43,6 +44,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let tests = [
         store::tests(),
         claims::tests(),
+        command_line::tests(),
         deployment::tests(),
         door::tests(),
         faults::tests(),

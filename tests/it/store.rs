@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use firstclaim::clock::{ManualSource, Source, SystemSource};
 use firstclaim::protocol::Write;
@@ -15,6 +16,7 @@ use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::store::memory::Memory;
 use firstclaim::store::{Read, Store, Written};
 use firstclaim::{Claimed, Claims, Config, Fingerprint, Key};
+use firstclaim_cli::claims::store::{TABLE, open_file};
 use integration::Lab;
 use integration::proxy::{ANY, Step};
 
@@ -26,6 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
         shape:
             answers_like_the_memory_store,
             answers_like_the_memory_store_when_refusals_bring_no_item,
+            the_file_answers_like_the_memory_store,
             p98_no_name_is_reserved,
             p4_p9_times_stand_in_their_units,
             a_record_survives_the_table,
@@ -40,10 +43,10 @@ pub(crate) fn tests() -> Vec<Test> {
 const LENGTH: usize = 80;
 
 async fn answers_like_the_memory_store(lab: &Lab) -> anyhow::Result<()> {
-    let store = lab.store();
+    let table = Table::of(lab, lab.store());
     let mut met = BTreeMap::new();
     for seed in 1..=12 {
-        compare(lab, &store, seed, true, &mut met).await?;
+        compare(&table, seed, true, &mut met).await?;
     }
     // Without this, a generator that never gets past a claim would prove nothing.
     for write in [
@@ -70,25 +73,59 @@ async fn answers_like_the_memory_store_when_refusals_bring_no_item(
     lab: &Lab,
 ) -> anyhow::Result<()> {
     lab.dynamodb.always(ANY, Step::StripItem);
-    let store = lab.store_without_retries().await;
+    let table = Table::of(lab, lab.store_without_retries().await);
     let mut met = BTreeMap::new();
     for seed in 101..=103 {
-        compare(lab, &store, seed, false, &mut met).await?;
+        compare(&table, seed, false, &mut met).await?;
     }
     Ok(())
+}
+
+/// The file that the command line uses, opened anew for each history.
+async fn the_file_answers_like_the_memory_store(_lab: &Lab) -> anyhow::Result<()> {
+    let name = format!("firstclaim-it-{}", SystemSource.token().expose());
+    let folder = std::env::temp_dir().join(name);
+    let mut met = BTreeMap::new();
+    for seed in 201..=202 {
+        let client = open_file(&folder).await?;
+        let table = Table {
+            store: DynamoDb::new(client.clone(), TABLE),
+            name: TABLE.to_owned(),
+            client,
+        };
+        compare(&table, seed, true, &mut met).await?;
+    }
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+/// A table as a store, and the way past the store.
+struct Table {
+    store: DynamoDb,
+    client: Client,
+    name: String,
+}
+
+impl Table {
+    fn of(lab: &Lab, store: DynamoDb) -> Self {
+        Self {
+            store,
+            client: lab.suite.engine.client().clone(),
+            name: lab.table.clone(),
+        }
+    }
 }
 
 /// Runs one random history against both stores and compares the answers and the records after each
 /// write.
 async fn compare(
-    lab: &Lab,
-    store: &DynamoDb,
+    table: &Table,
     seed: u64,
     brings_items: bool,
     met: &mut BTreeMap<(&'static str, &'static str), usize>,
 ) -> anyhow::Result<()> {
     let memory = Memory::new();
-    let client = lab.suite.engine.client();
+    let Table { store, client, .. } = table;
     let mut generator = Generator::new(seed);
     for step in 0..LENGTH {
         let id = generator.id();
@@ -106,7 +143,7 @@ async fn compare(
             Move::Foreign { item, record } => {
                 let put = client
                     .put_item()
-                    .table_name(&lab.table)
+                    .table_name(&table.name)
                     .set_item(Some(item));
                 put.send().await?;
                 memory.put(*record);
@@ -115,7 +152,7 @@ async fn compare(
                 let key = AttributeValue::S(id.clone());
                 client
                     .delete_item()
-                    .table_name(&lab.table)
+                    .table_name(&table.name)
                     .key("id", key)
                     .send()
                     .await?;
@@ -137,7 +174,7 @@ async fn compare(
         let key = AttributeValue::S(id);
         client
             .delete_item()
-            .table_name(&lab.table)
+            .table_name(&table.name)
             .key("id", key)
             .send()
             .await?;

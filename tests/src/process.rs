@@ -68,6 +68,22 @@ impl Binaries {
     }
 }
 
+/// The command line, which was built beside this test's executable.
+///
+/// # Errors
+///
+/// It is missing; the message says how to build it.
+pub fn command_line() -> anyhow::Result<PathBuf> {
+    let binary = Binaries::find(None)?.0.join("firstclaim");
+    if !binary.is_file() {
+        bail!(
+            "{} is missing: run `cargo build -p firstclaim-cli`",
+            binary.display()
+        );
+    }
+    Ok(binary)
+}
+
 /// A running function. Killed when it is dropped.
 #[derive(Debug)]
 pub struct Process {

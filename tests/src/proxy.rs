@@ -32,6 +32,8 @@ pub enum Step {
     Hold(Gate),
     /// It is passed on, and a refused condition comes back without the item, as from an old engine.
     StripItem,
+    /// It is not passed on, and the answer is that there is nothing, as from a stale read.
+    Empty,
 }
 
 /// Errors that a service answers with.
@@ -262,6 +264,7 @@ impl State {
                 });
                 held.await.unwrap_or(Reply::Close)
             }
+            Step::Empty => json_answer(200, &json!({})),
             Step::StripItem => match self.forward(&request).await {
                 Reply::Answer(response) => {
                     let status = response.status().as_u16();

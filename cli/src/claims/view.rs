@@ -294,7 +294,7 @@ pub(super) fn text(
         (None, None) => {}
     }
     if let Some(end) = record.expiration {
-        line("answers", &format!("until {}", at(end.millis())));
+        line("window", &format!("until {}", at(end.millis())));
     }
     text
 }

@@ -57,12 +57,10 @@ impl Watchdog {
         self.until(EpochMillis(i64::MAX), EpochMillis(i64::MAX));
     }
 
-    /// It is over: the watchdog ends, and nothing else.
+    /// It is over: the watchdog ends, and nothing else. It is not waited for: one that was stopped
+    /// reads the word when it wakes.
     pub(super) fn done(mut self) {
         self.say("done");
-        self.words = None;
-        // It has nothing left to do but to end.
-        let _ = self.process.wait();
     }
 
     fn say(&mut self, word: &str) {
@@ -118,11 +116,15 @@ pub fn run() -> u8 {
     });
     let mut group = None;
     let mut ends = None;
+    let mut asked = false;
     loop {
         match words.recv_timeout(LOOK) {
             Ok(Word::Done) => return 0,
             Ok(Word::Group(told)) => group = Some(told),
-            Ok(Word::Until(end, last)) => ends = Some((end, last)),
+            Ok(Word::Until(end, last)) => {
+                ends = Some((end, last));
+                asked = false;
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 end(group, Signal::KILL);
@@ -132,7 +134,8 @@ pub fn run() -> u8 {
         let now = SOURCE.now();
         match ends {
             Some((_, last)) if now >= last => end(group, Signal::KILL),
-            Some((first, _)) if now >= first => {
+            Some((first, _)) if now >= first && !asked => {
+                asked = true;
                 end(group, Signal::TERM);
                 // One that is stopped can't hear it.
                 end(group, Signal::CONT);
