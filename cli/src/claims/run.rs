@@ -2,7 +2,7 @@
 //!
 //! While the command runs, this process renews the lease. If the lease is lost, the command and its
 //! children are ended before anybody else may begin. If this process is killed, the operating system
-//! ends the command, and a [watchdog] its children; if this process is merely stopped, the watchdog
+//! ends the command, and a watchdog its children; if this process is merely stopped, the watchdog
 //! ends both when the lease is over. What outlives all three is found by the next attempt on the
 //! same machine, and ended before that one starts.
 
