@@ -206,9 +206,9 @@ async fn check_race(client: &Client, table: &str) -> Finding {
             format!("of {SELF_TEST_CLAIMS} claims at once one won"),
         ),
         Err(SelfTestError::Store(error)) => not_answered("race", &error),
-        Err(error) => Finding::fault(
+        Err(SelfTestError::Winners { winners }) => Finding::fault(
             "race",
-            error.to_string(),
+            format!("of {SELF_TEST_CLAIMS} claims at once {winners} won: its conditional writes are not atomic"),
             "claims on it mean nothing: use another engine",
         ),
     }
