@@ -208,7 +208,9 @@ async fn check_race(client: &Client, table: &str) -> Finding {
         Err(SelfTestError::Store(error)) => not_answered("race", &error),
         Err(SelfTestError::Winners { winners }) => Finding::fault(
             "race",
-            format!("of {SELF_TEST_CLAIMS} claims at once {winners} won: its conditional writes are not atomic"),
+            format!(
+                "of {SELF_TEST_CLAIMS} claims at once {winners} won: its conditional writes are not atomic"
+            ),
             "claims on it mean nothing: use another engine",
         ),
     }
