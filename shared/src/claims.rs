@@ -25,7 +25,7 @@ pub use resume::Resumed;
 pub use settle::{Resolution, Settling};
 pub use work::{Work, downstream_key};
 
-use crate::clock::{EpochMillis, Source, SystemSource};
+use crate::clock::{EpochMillis, EpochSeconds, Source, SystemSource};
 use crate::config::{Config, ConfigError};
 use crate::error::{ClaimError, RunError};
 use crate::fingerprint::Fingerprint;
@@ -144,13 +144,17 @@ impl<S: Store> Claims<S> {
     ) -> Result<Reached, StoreError> {
         let mut write = first;
         for _ in 0..ROUNDS {
-            let sent = self.source.now();
-            let written = self.store.write(id, &write).await?;
-            if clock == Clock::Compare
-                && let Some(off_by_ms) = self.clock_is_off(sent)
-            {
-                return Ok(Reached::ClockIsOff(off_by_ms));
-            }
+            let written = match clock == Clock::Compare && self.clock_is_to_be_compared() {
+                true => {
+                    let sent = self.source.now();
+                    let (written, service) = self.store.write_timed(id, &write).await?;
+                    if let Some(off_by_ms) = service.and_then(|at| self.clock_is_off(sent, at)) {
+                        return Ok(Reached::ClockIsOff(off_by_ms));
+                    }
+                    written
+                }
+                false => self.store.write(id, &write).await?,
+            };
             let met = match written {
                 Written::Applied(after) => return Ok(Reached::applied(write, after)),
                 Written::Refused(Some(record)) => Some(record),
@@ -162,6 +166,7 @@ impl<S: Store> Claims<S> {
                 Decision::Send(next) => write = *next,
                 Decision::Done => return Ok(Reached::Done(met)),
                 Decision::Answer(verdict) => return Ok(Reached::Answer(verdict, met)),
+                Decision::TooLate => return Ok(Reached::TooLate),
             }
         }
         Err(StoreError::Contended {
@@ -170,14 +175,16 @@ impl<S: Store> Claims<S> {
         })
     }
 
-    /// Compares the own clock with the service's, until that has once been found right. The service
-    /// said its date at some instant between `sent` and now: the time that its answer took is no
-    /// difference. The date has whole seconds, so that a difference below one is none.
-    fn clock_is_off(&self, sent: EpochMillis) -> Option<i64> {
-        if !self.source.is_wall_clock() || self.memory.clock_was_right() {
-            return None;
-        }
-        let service = self.store.service_time()?.millis();
+    /// The own clock is compared with the service's until it has once been found right.
+    fn clock_is_to_be_compared(&self) -> bool {
+        self.source.is_wall_clock() && !self.memory.clock_was_right()
+    }
+
+    /// By how much the own clock is off from the service's, where that is more than the grace. The
+    /// service said its date at some instant between `sent` and now: the time that its answer took
+    /// is no difference. The date has whole seconds, so that a difference below one is none.
+    fn clock_is_off(&self, sent: EpochMillis, service: EpochSeconds) -> Option<i64> {
+        let service = service.millis();
         let fast_by = sent.0 - service.0;
         let slow_by = service.0 - self.source.now().0;
         let grace = i64::try_from(self.config.grace.as_millis()).unwrap_or(i64::MAX);
@@ -217,6 +224,8 @@ enum Reached {
     Done(Option<Box<Record>>),
     /// The record is the answer.
     Answer(Verdict, Option<Box<Record>>),
+    /// An acquirer has run out of time; nothing of its own stands.
+    TooLate,
     /// The own clock is off by so many milliseconds, so that nothing was decided. The write that
     /// was sent may stand.
     ClockIsOff(i64),

@@ -58,7 +58,7 @@ pub enum ClaimError {
         grace: Duration,
     },
     /// Too little time is left to run the operation.
-    #[error("{remaining:?} are left, fewer than the {floor:?} that an operation needs")]
+    #[error("{remaining:?} are left, too little to run the operation; the floor is {floor:?}")]
     NoTime {
         /// What is left.
         remaining: Duration,

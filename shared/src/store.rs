@@ -38,10 +38,14 @@ pub trait Store: Clone + Send + Sync + 'static {
         read: Read,
     ) -> impl Future<Output = Result<Option<Record>, StoreError>> + Send;
 
-    /// The service's own time, as it said it in its last answer; `None` where it says none. A claim
-    /// compares its clock with it once.
-    fn service_time(&self) -> Option<EpochSeconds> {
-        None
+    /// [`write`](Self::write), and the service's own time as it said it in its answer; `None` where
+    /// it says none. A process compares its clock with it once.
+    fn write_timed(
+        &self,
+        id: &str,
+        write: &Write,
+    ) -> impl Future<Output = Result<(Written, Option<EpochSeconds>), StoreError>> + Send {
+        async { Ok((self.write(id, write).await?, None)) }
     }
 
     /// Puts a companion: a large result, compressed, under an id of its own that nobody else

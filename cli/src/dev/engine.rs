@@ -350,6 +350,7 @@ pub async fn self_test(client: &Client, table: &str) -> Result<(), SelfTestError
             id: id.clone(),
             owner: source.token(),
             lease: now.after(Duration::from_secs(10)),
+            ends: now.after(Duration::from_secs(10)),
             // Should the removal fail, TTL removes the record soon.
             window: Duration::from_secs(60),
             policy: Policy::Rerun,

@@ -36,8 +36,8 @@ pub enum Claimed<S> {
 
 /// What waiting led to.
 enum Waited {
-    /// The record can be claimed by this write, on these terms.
-    Write(Terms, Write),
+    /// The record can be claimed by this write, for this request.
+    Write(Request, Write),
     /// The record is the answer.
     Answer(Verdict, Record),
 }
@@ -138,14 +138,14 @@ impl<S: Store> Acquiring<S> {
             }
         }
         let now = claims.now();
-        let mut terms = self.terms(now)?;
+        let terms = self.terms(now)?;
         let mut write = terms.claim(now);
+        let mut request = Request::Acquire(terms);
         let clock = match self.until() {
             Some(Until::Lease(_)) => Clock::Compare,
             _ => Clock::Trust,
         };
         loop {
-            let request = Request::Acquire(terms.clone());
             match claims.drive(&self.id, &request, write, clock).await? {
                 Reached::Applied {
                     record: Some(record),
@@ -161,8 +161,10 @@ impl<S: Store> Acquiring<S> {
                     if let Some(flight) = flight {
                         flight.reached(Stage::Busy(Arc::new((*record).clone())));
                     }
-                    match self.wait(terms, *record).await? {
-                        Waited::Write(next_terms, next) => (terms, write) = (next_terms, next),
+                    match self.wait(request, *record).await? {
+                        Waited::Write(next_request, next) => {
+                            (request, write) = (next_request, next);
+                        }
                         Waited::Answer(verdict, record) => {
                             return Ok(Asked::Answer(verdict, Box::new(record)));
                         }
@@ -171,6 +173,7 @@ impl<S: Store> Acquiring<S> {
                 Reached::Answer(verdict, Some(record)) => {
                     return Ok(Asked::Answer(verdict, record));
                 }
+                Reached::TooLate => return Err(self.too_late()),
                 Reached::ClockIsOff(off_by_ms) => return Err(self.give_back(off_by_ms).await),
                 // A store that does not bring the record of a takeover can't be acted on.
                 Reached::Applied { record: None, .. }
@@ -183,6 +186,13 @@ impl<S: Store> Acquiring<S> {
                     .into());
                 }
             }
+        }
+    }
+
+    fn too_late(&self) -> ClaimError {
+        ClaimError::NoTime {
+            remaining: Duration::ZERO,
+            floor: self.once.claims.config.min_remaining,
         }
     }
 
@@ -213,11 +223,8 @@ impl<S: Store> Acquiring<S> {
     }
 
     /// Looks again until the record has an answer, can be claimed, or the patience is over.
-    async fn wait(&self, terms: Terms, seen: Record) -> Result<Waited, ClaimError> {
+    async fn wait(&self, request: Request, seen: Record) -> Result<Waited, ClaimError> {
         let claims = &self.once.claims;
-        // The answers don't depend on the lease that is asked for, so that a waiter with too little
-        // time left to run still gets them.
-        let request = Request::Acquire(terms);
         let mut look = FIRST_LOOK;
         let mut seen = seen;
         for round in 0_u32.. {
@@ -233,6 +240,8 @@ impl<S: Store> Acquiring<S> {
             claims.source.sleep(pause).await;
             look = (look * 2).min(LAST_LOOK);
             let record = claims.store.read(&self.id, Read::Consistent).await?;
+            // The answers don't depend on the lease that is asked for, so that a waiter with too
+            // little time left to run still gets them.
             match (claims.decide(record.as_ref(), &request), record) {
                 (Decision::Answer(Verdict::InProgress), Some(record)) => seen = record,
                 (Decision::Answer(verdict), Some(record)) => {
@@ -242,12 +251,14 @@ impl<S: Store> Acquiring<S> {
                 (_, record) => {
                     let now = claims.now();
                     let terms = self.terms(now)?;
-                    let request = Request::Acquire(terms.clone());
+                    let claim = terms.claim(now);
+                    let request = Request::Acquire(terms);
                     let write = match claims.decide(record.as_ref(), &request) {
                         Decision::Send(write) => *write,
-                        Decision::Done | Decision::Answer(_) => terms.claim(now),
+                        Decision::Done | Decision::Answer(_) => claim,
+                        Decision::TooLate => return Err(self.too_late()),
                     };
-                    return Ok(Waited::Write(terms, write));
+                    return Ok(Waited::Write(request, write));
                 }
             }
         }
@@ -333,10 +344,12 @@ impl<S: Store> Acquiring<S> {
 
     pub(super) fn terms(&self, now: EpochMillis) -> Result<Terms, ClaimError> {
         let origin = self.invocation.clone().map(Invocation::into_origin);
+        let lease = self.lease_end(now)?;
         Ok(Terms {
             id: self.id.clone(),
             owner: self.owner().clone(),
-            lease: self.lease_end(now)?,
+            lease,
+            ends: lease.before(self.once.claims.config.grace),
             window: self.once.window,
             policy: self.once.policy,
             fingerprint: self.once.fingerprint,

@@ -338,7 +338,7 @@ impl<S: Store> Claim<S> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let last = self.final_record(status, data.clone());
+            let last = Arc::new(self.final_record(status, data.clone()));
             match self.try_finish(status, data.clone(), &last).await {
                 Ok(Reached::Answer(verdict, Some(record))) => {
                     let outcome = self.overtaken(verdict, &record).await;
@@ -350,11 +350,16 @@ impl<S: Store> Claim<S> {
                 }
                 // An earlier copy stands: its window was counted from its own sending.
                 Ok(Reached::Done(Some(record))) => {
-                    self.remember(*record);
+                    self.remember(Arc::from(record));
                     return Ok(Finished::Recorded);
                 }
-                // Only a claim compares clocks; a final write is never answered so.
-                Ok(Reached::Applied { .. } | Reached::Done(None) | Reached::ClockIsOff(_)) => {
+                // Only an acquirer comes too late or compares clocks.
+                Ok(
+                    Reached::Applied { .. }
+                    | Reached::Done(None)
+                    | Reached::TooLate
+                    | Reached::ClockIsOff(_),
+                ) => {
                     self.remember(last);
                     return Ok(Finished::Recorded);
                 }
@@ -378,7 +383,7 @@ impl<S: Store> Claim<S> {
         &self,
         status: Status,
         data: Data,
-        last: &Record,
+        last: &Arc<Record>,
     ) -> Result<Reached, StoreError> {
         let write = Write::Finish {
             owner: self.owner().clone(),
@@ -386,7 +391,7 @@ impl<S: Store> Claim<S> {
             data,
             expiration: last.expiration.unwrap_or(self.work.0.live().expiration),
         };
-        self.work.0.send(write, Some(Box::new(last.clone()))).await
+        self.work.0.send(write, Some(Arc::clone(last))).await
     }
 
     /// The record as the final write leaves it.
@@ -407,9 +412,8 @@ impl<S: Store> Claim<S> {
     }
 
     /// Keeps the final record for duplicates in this process.
-    fn remember(&self, record: Record) {
+    fn remember(&self, record: Arc<Record>) {
         let held = &self.work.0;
-        let record = Arc::new(record);
         held.claims
             .memory
             .keep(Arc::clone(&record), held.claims.now());

@@ -68,8 +68,8 @@ impl<S: Store> Work<S> {
                 Renewed::Yes
             }
             Ok(Reached::Answer(..)) => Renewed::Lost,
-            // Only a claim compares clocks.
-            Ok(Reached::ClockIsOff(_)) | Err(_) => Renewed::Unanswered,
+            // Only an acquirer comes too late or compares clocks.
+            Ok(Reached::TooLate | Reached::ClockIsOff(_)) | Err(_) => Renewed::Unanswered,
         }
     }
 }

@@ -89,8 +89,8 @@ impl<S: Store> Claims<S> {
         Ok(match reached {
             Reached::Answer(_, met) => Settling::Changed(met),
             Reached::Applied { record, .. } | Reached::Done(record) => Settling::Recorded(record),
-            // Only a claim compares clocks.
-            Reached::ClockIsOff(_) => Settling::Changed(None),
+            // Only an acquirer comes too late or compares clocks.
+            Reached::TooLate | Reached::ClockIsOff(_) => Settling::Changed(None),
         })
     }
 }

@@ -100,7 +100,7 @@ impl<S: Store> Held<S> {
     pub(super) async fn send(
         &self,
         write: Write,
-        restore: Option<Box<Record>>,
+        restore: Option<Arc<Record>>,
     ) -> Result<Reached, StoreError> {
         let known_end = self.live().expiration.millis();
         let request = Request::Owned(Intent {

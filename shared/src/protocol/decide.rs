@@ -1,8 +1,9 @@
 //! The one decision: what follows from a record as it was read.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::write::{Seen, Write};
+use super::write::{Seen, Write, claimable};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::fingerprint::Fingerprint;
 use crate::record::{Activity, Origin, Owner, Policy, RELEASED, Record, SUSPENDED, Status};
@@ -16,6 +17,8 @@ pub struct Terms {
     pub owner: Owner,
     /// The end of the lease that is asked for.
     pub lease: EpochMillis,
+    /// The instant by which its owner must stop: the lease less the grace.
+    pub ends: EpochMillis,
     /// The length of the window.
     pub window: Duration,
     /// What may happen after a crash.
@@ -71,9 +74,9 @@ impl Terms {
             owner: self.owner.clone(),
             lease: self.lease,
             expiration: record.expiration.map_or(end, |seen| seen.max(end)),
-            fingerprint: match record.fingerprint {
-                Some(_) => None,
-                None => self.fingerprint,
+            fingerprint: match (&record.owner, record.fingerprint) {
+                (Some(_), Some(_)) => None,
+                _ => self.fingerprint,
             },
             activity: self.activity.clone(),
             policy: self.policy,
@@ -105,7 +108,7 @@ pub struct Intent {
     /// record that is gone may be restored.
     pub restore_until: EpochMillis,
     /// What to put where the record is gone; for the writes that end an operation.
-    pub restore: Option<Box<Record>>,
+    pub restore: Option<Arc<Record>>,
 }
 
 /// Who asks, and for what.
@@ -127,6 +130,8 @@ pub enum Decision {
     Send(Box<Write>),
     /// The record is the answer.
     Answer(Verdict),
+    /// An acquirer's own end has come: it sends nothing more.
+    TooLate,
 }
 
 /// The answers that a record can give.
@@ -161,6 +166,9 @@ pub enum Rule {
     OwnClaim,
     /// … only if the record is in progress and not released.
     OwnClaimContent,
+    /// An acquirer whose own end has come sends nothing more. A claim sent anew would bear the
+    /// token and the lease of its first one: a late takeover of the one could take the other.
+    OwnEnd,
     /// A record whose window is over, and that nobody works on, is claimed anew.
     WindowOver,
     /// Another payload is a mismatch.
@@ -201,9 +209,10 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::OwnClaim,
         Self::OwnClaimContent,
+        Self::OwnEnd,
         Self::WindowOver,
         Self::Mismatch,
         Self::ForeignFingerprint,
@@ -251,16 +260,15 @@ impl Rules {
 
     fn acquire(self, record: Option<&Record>, terms: &Terms, now: EpochMillis) -> Decision {
         let Some(record) = record else {
-            return send(terms.claim(now));
+            return self.acquirers(terms.claim(now), terms, now);
         };
         // Mine, and it holds what I wanted: the reply was lost, the claim was not.
         if self.hold(Rule::OwnClaim) && self.own_claim(record, &terms.owner) {
             return Decision::Done;
         }
         // The window is over and nobody is at it: the record binds nobody, whatever it says.
-        let claim = terms.claim(now);
-        if self.hold(Rule::WindowOver) && claim.applies(Some(record)) {
-            return send(claim);
+        if self.hold(Rule::WindowOver) && claimable(now).holds(Some(record)) {
+            return self.acquirers(terms.claim(now), terms, now);
         }
         if self.hold(Rule::Mismatch) && self.mismatch(record, terms.fingerprint) {
             return Decision::Answer(Verdict::Mismatch);
@@ -268,11 +276,13 @@ impl Rules {
         if record.status != Status::InProgress {
             return match self.hold(Rule::Replay) {
                 true => Decision::Answer(Verdict::Final),
-                false => send(terms.takeover(record, now, true)),
+                false => self.acquirers(terms.takeover(record, now, true), terms, now),
             };
         }
         match record.lease {
-            Some(RELEASED) if self.hold(Rule::Released) => send(terms.takeover(record, now, true)),
+            Some(RELEASED) if self.hold(Rule::Released) => {
+                self.acquirers(terms.takeover(record, now, true), terms, now)
+            }
             // Without a lease nobody can tell whether somebody works on it: locked until its end.
             None if self.hold(Rule::MissingLease) => Decision::Answer(Verdict::InProgress),
             Some(lease) if lease > now && self.hold(Rule::RunningLease) => {
@@ -293,7 +303,15 @@ impl Rules {
             return Decision::Answer(Verdict::Held);
         }
         let enters = !held || !self.hold(Rule::HeldDoesNotEnter);
-        send(terms.takeover(record, now, enters))
+        self.acquirers(terms.takeover(record, now, enters), terms, now)
+    }
+
+    /// A claim or takeover is sent while its sender could still work under it.
+    fn acquirers(self, write: Write, terms: &Terms, now: EpochMillis) -> Decision {
+        match now >= terms.ends && self.hold(Rule::OwnEnd) {
+            true => Decision::TooLate,
+            false => send(write),
+        }
     }
 
     fn own_claim(self, record: &Record, owner: &Owner) -> bool {
@@ -332,7 +350,7 @@ impl Rules {
         match (&intent.write, &intent.restore) {
             (Write::Finish { .. }, Some(record)) if in_window && self.hold(Rule::Restore) => {
                 send(Write::Restore {
-                    record: record.clone(),
+                    record: Box::new(Record::clone(record)),
                 })
             }
             (Write::Release { .. } | Write::Suspend { .. }, _)

@@ -30,7 +30,8 @@ pub enum Write {
         lease: EpochMillis,
         /// The end of the window: never earlier than what was seen.
         expiration: EpochSeconds,
-        /// Binds the key to a payload, where the record is bound to none.
+        /// Binds the key to a payload, where the record is bound to none. Another tool's fingerprint
+        /// binds nothing and goes: under our owner it would pass for ours.
         fingerprint: Option<Fingerprint>,
         /// The new owner's activity; without one the former owner's goes.
         activity: Option<Activity>,
@@ -104,7 +105,8 @@ pub enum Write {
         /// What went wrong, if something did.
         error: Option<AttemptError>,
     },
-    /// Settled by hand, on exactly what was shown.
+    /// Settled by hand, on exactly what was shown. The fingerprint of a record without owner goes,
+    /// as with a takeover.
     Settle {
         /// The record's state that was shown.
         seen: Seen,
@@ -225,16 +227,7 @@ impl Write {
     #[must_use]
     pub fn condition(&self) -> Condition {
         match self {
-            Self::Claim { now, .. } => Condition::Any(vec![
-                Term::NoItem.into(),
-                Condition::All(vec![
-                    Term::WindowEndedBefore(now.seconds()).into(),
-                    Condition::Not(vec![
-                        Term::StatusIs(Status::InProgress),
-                        Term::LeaseAbove(*now),
-                    ]),
-                ]),
-            ]),
+            Self::Claim { now, .. } => claimable(*now),
             Self::Restore { .. } => Term::NoItem.into(),
             Self::Takeover { seen, .. } | Self::Settle { seen, .. } => seen.unchanged(),
             Self::Renew { owner, lease, .. } => {
@@ -288,8 +281,8 @@ impl Write {
                 record.lease = Some(*lease);
                 record.expiration = Some(*expiration);
                 record.activity = activity.clone();
-                if let Some(fingerprint) = fingerprint {
-                    record.fingerprint = Some(*fingerprint);
+                if fingerprint.is_some() || seen.owner.is_none() {
+                    record.fingerprint = *fingerprint;
                 }
                 if *policy == Policy::Hold {
                     record.policy = Policy::Hold;
@@ -348,6 +341,9 @@ impl Write {
                 record.settled = Some(settled.clone());
                 record.activity = None;
                 record.data = None;
+                if seen.owner.is_none() {
+                    record.fingerprint = None;
+                }
                 match settlement {
                     Settlement::Result(data) => {
                         record.status = Status::Completed;
@@ -372,6 +368,20 @@ impl Write {
             }
         }
     }
+}
+
+/// There is no record, or its window is over and nobody works on it: what a claim asks for.
+pub(super) fn claimable(now: EpochMillis) -> Condition {
+    Condition::Any(vec![
+        Term::NoItem.into(),
+        Condition::All(vec![
+            Term::WindowEndedBefore(now.seconds()).into(),
+            Condition::Not(vec![
+                Term::StatusIs(Status::InProgress),
+                Term::LeaseAbove(now),
+            ]),
+        ]),
+    ])
 }
 
 /// The operation has not ended and is `owner`'s: what every write of an owner asks for.

@@ -59,7 +59,6 @@ mod attribute {
 pub struct DynamoDb {
     client: Client,
     table: Arc<str>,
-    date: ServiceDate,
     /// For mutation checks: the name of a write, and the part of its condition that is left out.
     mutant: Option<(&'static str, usize)>,
 }
@@ -72,12 +71,9 @@ impl DynamoDb {
     /// retries fit.
     #[must_use]
     pub fn new(client: Client, table: impl Into<String>) -> Self {
-        let date = ServiceDate::default();
-        let config = client.config().to_builder().interceptor(date.clone());
         Self {
-            client: Client::from_conf(config.build()),
+            client,
             table: Arc::from(table.into()),
-            date,
             mutant: None,
         }
     }
@@ -112,8 +108,9 @@ impl DynamoDb {
         &self,
         record: &Record,
         mut expression: Expression,
+        date: Option<&ServiceDate>,
     ) -> Result<Written, StoreError> {
-        let answer = self
+        let call = self
             .client
             .put_item()
             .table_name(&*self.table)
@@ -121,9 +118,11 @@ impl DynamoDb {
             .set_condition_expression(expression.take_condition())
             .set_expression_attribute_names(Some(expression.take_names()))
             .set_expression_attribute_values(expression.take_values())
-            .return_values_on_condition_check_failure(OnFailure::AllOld)
-            .send()
-            .await;
+            .return_values_on_condition_check_failure(OnFailure::AllOld);
+        let answer = match date {
+            Some(date) => call.customize().interceptor(date.clone()).send().await,
+            None => call.send().await,
+        };
         match answer {
             Ok(_) => Ok(Written::Applied(None)),
             Err(error) => match error.as_service_error() {
@@ -228,7 +227,7 @@ impl Store for DynamoDb {
         let expression = Expression::of(write, &self.condition(write));
         match write {
             Write::Claim { record, .. } | Write::Restore { record } => {
-                self.put(record, expression).await
+                self.put(record, expression, None).await
             }
             Write::Takeover { .. } | Write::Settle { .. } => {
                 self.update(id, expression, ReturnValue::AllNew).await
@@ -250,8 +249,19 @@ impl Store for DynamoDb {
         output.item().map(|item| from_item(id, item)).transpose()
     }
 
-    fn service_time(&self) -> Option<EpochSeconds> {
-        self.date.last()
+    /// Only a claim is timed: every request begins with one.
+    async fn write_timed(
+        &self,
+        id: &str,
+        write: &Write,
+    ) -> Result<(Written, Option<EpochSeconds>), StoreError> {
+        let Write::Claim { record, .. } = write else {
+            return Ok((self.write(id, write).await?, None));
+        };
+        let date = ServiceDate::default();
+        let expression = Expression::of(write, &self.condition(write));
+        let written = self.put(record, expression, Some(&date)).await?;
+        Ok((written, date.read()))
     }
 
     async fn put_companion(

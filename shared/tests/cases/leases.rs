@@ -235,6 +235,35 @@ async fn a_lapsed_record_of_another_tool_is_taken_over() {
     );
 }
 
+/// Found by seeds 19115, 57276 and 94223 of the fault campaign: a request that had hung for longer
+/// than it had asked for went on with the token and the lease that it had begun with. What it wrote
+/// then could be taken for what it had written first.
+#[tokio::test]
+async fn a_request_whose_own_end_has_come_takes_nothing_any_more() {
+    // The former claim has lapsed, and so has what the request asked for; then its window too.
+    for hangs in [LEASE - 2 * SECOND, 32 * 24 * 3600 * SECOND] {
+        let lab = Lab::new();
+        lab.crash(lab.once().lease(LEASE / 2)).await;
+        lab.wire.rule("claim", Rule::HoldReply);
+        let hung = {
+            let (lab, once) = (lab.clone(), lab.once());
+            tokio::spawn(async move { lab.run(once).await })
+        };
+        until("it asks", || lab.wire.count("claim") == 2).await;
+        quiet().await;
+        lab.advance(hangs);
+        lab.wire.clear("claim");
+        let ended = hung.await.unwrap();
+        assert!(
+            matches!(ended, Err(RunError::Claim(ClaimError::NoTime { .. }))),
+            "{ended:?}"
+        );
+        assert_eq!(lab.wire.log(), ["claim", "claim"]);
+        // The key waits for nobody.
+        assert_eq!(lab.answer(lab.once()).await, Answer::Performed(1));
+    }
+}
+
 #[tokio::test]
 async fn a17_of_processes_that_try_once_each_one_takes_over_a_dead_claim() {
     let lab = Lab::new();

@@ -172,6 +172,31 @@ async fn p57_another_tools_fingerprint_is_not_compared() {
     assert_eq!(answer, Answer::Replayed(1));
 }
 
+/// Found by seeds 3703, 10724, 12931, 14154, 56676 and 73995 of the fault campaign: a takeover
+/// without a payload left the other tool's hash in the record, where it passed for ours.
+#[tokio::test]
+async fn p57_another_tools_fingerprint_goes_with_its_record() {
+    for settles in [false, true] {
+        let lab = Lab::new();
+        lab.crash(lab.once().fingerprint(five())).await;
+        let mut record = lab.record();
+        record.owner = None;
+        lab.memory.put(record);
+        lab.advance(2 * LEASE);
+        if settles {
+            let new_generation = false;
+            lab.settle(Settlement::Rerun { new_generation }).await;
+        } else {
+            lab.crash(lab.once()).await;
+            lab.advance(2 * LEASE);
+        }
+        assert_eq!(lab.record().fingerprint, None);
+        let answer = lab.answer(lab.once().fingerprint(fifty())).await;
+        assert_eq!(answer, Answer::Performed(1), "settled: {settles}");
+        assert_eq!(lab.record().fingerprint, Some(fifty()));
+    }
+}
+
 #[tokio::test]
 async fn p57_a_forgotten_key_takes_another_payload_and_a_settled_result_keeps_the_binding() {
     let lab = completed().await;

@@ -11,7 +11,9 @@ use crate::model::holder::attempt_error;
 use crate::model::machine::Machine;
 use crate::model::pool::Ref;
 use crate::model::removal::{Guard, Removal};
-use crate::model::state::{Call, Errand, Fault, Holding, Landing, Phase, State, Told, Who};
+use crate::model::state::{
+    Call, Errand, Fault, Holding, Landing, Phase, State, Told, Who, fingerprint_of_theirs,
+};
 use crate::model::store::step_name;
 
 /// What a decision is made from: the item, the request, and the time by the sender's clock.
@@ -29,6 +31,7 @@ enum Decided {
     Done,
     Send(Ref<Write>),
     Answer(Verdict),
+    TooLate,
 }
 
 impl Machine {
@@ -50,10 +53,12 @@ impl Machine {
     }
 
     fn terms(&self, caller: Caller, who: Who, now: EpochMillis) -> Terms {
+        let lease = now.after(self.axes.ticks(self.axes.lease));
         Terms {
             id: String::new(),
             owner: who.owner(),
-            lease: now.after(self.axes.ticks(self.axes.lease)),
+            lease,
+            ends: self.stops(lease),
             window: self.axes.ticks(self.axes.window),
             policy: caller.policy,
             fingerprint: caller
@@ -118,6 +123,7 @@ impl Machine {
                 let decision = match decision {
                     Decision::Done => Decided::Done,
                     Decision::Answer(verdict) => Decided::Answer(verdict),
+                    Decision::TooLate => Decided::TooLate,
                     Decision::Send(write) => Decided::Send(self.pools.writes.keep(*write)),
                 };
                 Known { decision, relied }
@@ -146,6 +152,10 @@ impl Machine {
                 self.stands(state, who, errand, met, enters);
             }
             Decided::Answer(verdict) => self.answered(state, who, errand, verdict, met),
+            Decided::TooLate => match who {
+                Who::Call(place) => end(&mut state.calls[place], Told::Nothing),
+                Who::Act(place) => state.acts[place] = Phase::Ended(Told::Nothing),
+            },
         }
     }
 
@@ -313,8 +323,7 @@ impl Machine {
         }
         if let (Some(stored), Some(given)) = (record.fingerprint, given)
             && stored != given
-            // Another tool made it in another way.
-            && self.axes.found.len() == 1
+            && stored != fingerprint_of_theirs()
         {
             ghost.note(Fault::AnswerOfAnotherPayload);
         }

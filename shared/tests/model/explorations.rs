@@ -258,10 +258,13 @@ pub(crate) const THEIRS: Axes = Axes {
     name: "theirs",
     about: "two calls on what another tool has left, and goes on with",
     calls: 2,
-    callers: &[Caller {
-        payload: Some(1),
-        ..RERUN_CALLER
-    }],
+    callers: &[
+        RERUN_CALLER,
+        Caller {
+            payload: Some(1),
+            ..RERUN_CALLER
+        },
+    ],
     delays: 1,
     endings: &[Ending::Complete, Ending::Unknown],
     settlements: &[Settling::Rerun],

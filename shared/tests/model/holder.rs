@@ -1,6 +1,8 @@
 //! A holder, as `Claim` and `Work` drive it: renewals and steps, then one final write, and nothing
 //! else after it.
 
+use std::sync::Arc;
+
 use firstclaim::Record;
 use firstclaim::clock::EpochMillis;
 use firstclaim::protocol::{Intent, Request, Write};
@@ -219,7 +221,7 @@ impl Machine {
             data,
             expiration,
         };
-        self.send(state, place, holding, write, Some(Box::new(restore)));
+        self.send(state, place, holding, write, Some(Arc::new(restore)));
     }
 
     pub(crate) fn send(
@@ -228,7 +230,7 @@ impl Machine {
         place: usize,
         holding: &Holding,
         write: Write,
-        restore: Option<Box<Record>>,
+        restore: Option<Arc<Record>>,
     ) {
         let request = self.pools.requests.keep(Request::Owned(Intent {
             write: write.clone(),

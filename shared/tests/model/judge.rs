@@ -7,7 +7,7 @@ use firstclaim::record::{RELEASED, SUSPENDED, Status};
 
 use crate::model::machine::Machine;
 use crate::model::pool::Ref;
-use crate::model::state::{Errand, Fault, State, Who};
+use crate::model::state::{Errand, Fault, State, Who, fingerprint_of_theirs};
 
 impl Machine {
     /// It was told that its write stands, though it was refused.
@@ -135,10 +135,11 @@ fn stands(record: &Record, write: &Write, who: Who) -> bool {
     }
 }
 
-/// Whether both carry a fingerprint, made in the same way, and they differ.
+/// Whether both carry a fingerprint, made in the same way, and they differ. One that another tool
+/// made binds nobody, whoever has its record now.
 fn mismatches(record: &Record, terms: &Terms) -> bool {
     match (record.fingerprint, terms.fingerprint) {
-        (Some(stored), Some(given)) => record.owner.is_some() && stored != given,
+        (Some(stored), Some(given)) => stored != given && stored != fingerprint_of_theirs(),
         _ => false,
     }
 }

@@ -347,10 +347,12 @@ fn newcomer(
     policy: Policy,
     now: EpochMillis,
 ) -> Option<Option<Verdict>> {
+    let lease = now.after(machine.axes.ticks(machine.axes.lease));
     let terms = Terms {
         id: String::new(),
         owner: firstclaim::Owner::new("newcomer"),
-        lease: now.after(machine.axes.ticks(machine.axes.lease)),
+        lease,
+        ends: lease,
         window: machine.axes.ticks(machine.axes.window),
         policy,
         fingerprint: None,
@@ -367,7 +369,7 @@ fn newcomer(
             return Some(None);
         }
         match decide_without(machine.removed.rule(), item.as_deref(), &request, now) {
-            Decision::Done => return None,
+            Decision::Done | Decision::TooLate => return None,
             Decision::Answer(verdict) => return Some(Some(verdict)),
             Decision::Send(next) => write = machine.pools.writes.keep(*next),
         }

@@ -140,10 +140,6 @@ pub(crate) struct Ghost {
     pub(crate) past: u8,
     /// Tokens whose claim an operator or an outsider has ended behind their back.
     pub(crate) voided: u8,
-    /// The lease had passed when its claim or takeover was written: nobody can enter on it. (A call
-    /// that asks again after a window has ended keeps its token and its lease, so that a late
-    /// takeover of what it had first can take what it has now; nothing is lost by that.)
-    pub(crate) stillborn: bool,
     /// The record's owner has released it.
     pub(crate) released: bool,
     /// Somebody entered in this window, and nobody has released since.
@@ -241,6 +237,11 @@ impl State {
     }
 }
 
+/// The fingerprint that another tool leaves: of any payload, and made in its own way.
+pub(crate) fn fingerprint_of_theirs() -> firstclaim::Fingerprint {
+    firstclaim::Fingerprint::of_raw(b"made in another way")
+}
+
 /// A call or an operator's act, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Who {
@@ -334,7 +335,7 @@ impl Axes {
             policy: Policy::Rerun,
             unentered: None,
             generation: 0,
-            fingerprint: Some(firstclaim::Fingerprint::of_raw(b"made in another way")),
+            fingerprint: Some(fingerprint_of_theirs()),
             data: (status == Status::Completed).then(|| Data::Inline("\"theirs\"".to_owned())),
             checkpoints: std::collections::BTreeMap::new(),
             activity: None,

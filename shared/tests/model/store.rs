@@ -96,7 +96,7 @@ impl Machine {
             watch_window(ghost, write, before, after);
         }
         watch_writer(ghost, write, writer, before.as_deref(), fastest);
-        remember(ghost, write, writer, self.axes.at(state.now));
+        remember(ghost, write, writer);
     }
 }
 
@@ -111,7 +111,7 @@ fn watch_window(ghost: &mut Ghost, write: &Write, before: &Record, after: &Recor
         ghost.note(Fault::ReleaseUndone);
     }
     let moves_end = settles || acquires || matches!(write, Write::Renew { .. });
-    if moves_end && !ghost.stillborn && after.expiration < before.expiration {
+    if moves_end && after.expiration < before.expiration {
         ghost.note(Fault::WindowShortened);
     }
     let raised = match after.owner == before.owner {
@@ -193,14 +193,9 @@ fn step_of(name: &str) -> usize {
 }
 
 /// What the onlooker remembers of a write that changed the item.
-fn remember(ghost: &mut Ghost, write: &Write, writer: u8, now: EpochMillis) {
+fn remember(ghost: &mut Ghost, write: &Write, writer: u8) {
     if let Write::Claim { .. } | Write::Takeover { .. } | Write::Settle { .. } = write {
         ghost.released = false;
-        ghost.stillborn = match write {
-            Write::Claim { record, .. } => record.lease <= Some(now),
-            Write::Takeover { lease, .. } => *lease <= now,
-            _ => false,
-        };
         ghost.past = (ghost.past | ghost.owners) & !writer;
         ghost.owners |= writer;
     }

@@ -162,7 +162,7 @@ impl Generator {
     }
 
     /// A record as another tool writes it: no owner, no attempt, perhaps no lease, a fraction in
-    /// its expiration, a hash that is none of ours.
+    /// its expiration, a hash that looks like ours and is none.
     fn foreign(&mut self, id: &str) -> Move {
         let second = self.second();
         let status = self.pick(&[Status::InProgress, Status::Completed]);
@@ -181,7 +181,7 @@ impl Generator {
             ),
             (
                 "validation".to_owned(),
-                AttributeValue::S("0cc175b9c0f1b6a831c399e269772661".to_owned()),
+                AttributeValue::S("0cc175b9c0f1b6a831c399e269772661".repeat(2)),
             ),
         ]);
         if let Some(lease) = lease {

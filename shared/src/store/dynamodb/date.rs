@@ -10,13 +10,13 @@ use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 
 use crate::clock::EpochSeconds;
 
-/// Keeps the `Date` of the last answer.
+/// Keeps the `Date` of the answer to the call that it is attached to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServiceDate(Arc<AtomicI64>);
 
 impl ServiceDate {
     /// `None` until an answer with a readable `Date` has come.
-    pub(super) fn last(&self) -> Option<EpochSeconds> {
+    pub(super) fn read(&self) -> Option<EpochSeconds> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
             seconds => Some(EpochSeconds(seconds)),

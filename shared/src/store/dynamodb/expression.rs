@@ -11,14 +11,34 @@ use crate::protocol::{Condition, Seen, Settlement, Term, Write};
 use crate::record::{Activity, Data, Owner, Policy, RELEASED, SUSPENDED, Status};
 
 /// A condition and a change, with the placeholders that they use. Every attribute name is a
-/// placeholder (`#status` for `status`), so that no reserved word matters.
+/// placeholder (`#status` for `status`), so that no reserved word matters. The placeholders are
+/// short, because every byte of a request is hashed for its signature.
 #[derive(Debug, Default)]
 pub(super) struct Expression {
     condition: String,
     set: String,
     remove: String,
     names: Vec<(&'static str, String)>,
-    values: Vec<(&'static str, &'static str, AttributeValue)>,
+    values: Vec<(Kind, &'static str, AttributeValue)>,
+}
+
+/// What a value is for; part of its placeholder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It is compared.
+    Seen,
+    /// It is written.
+    New,
+}
+
+impl Kind {
+    /// How the placeholders begin.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Seen => ":",
+            Self::New => ":new_",
+        }
+    }
 }
 
 impl Expression {
@@ -50,7 +70,7 @@ impl Expression {
     pub(super) fn take_names(&mut self) -> HashMap<String, String> {
         let names = std::mem::take(&mut self.names).into_iter();
         names
-            .map(|(placeholder, name)| (format!("#{placeholder}"), name))
+            .map(|(placeholder, name)| (["#", placeholder].concat(), name))
             .collect()
     }
 
@@ -60,7 +80,7 @@ impl Expression {
             return None;
         }
         let values = std::mem::take(&mut self.values).into_iter();
-        let placed = values.map(|(kind, label, value)| (format!(":{kind}{label}"), value));
+        let placed = values.map(|(kind, label, value)| ([kind.prefix(), label].concat(), value));
         Some(placed.collect())
     }
 
@@ -122,16 +142,16 @@ impl Expression {
             Term::LeaseAbove(limit) => self.compared(LEASE, " > ", "limit", number(limit.0)),
             Term::LeaseBetween(lowest, highest) => {
                 self.compared(LEASE, " BETWEEN ", "lowest", number(lowest.0));
-                self.condition.push_str(" AND :seen_highest");
-                self.value(SEEN, "highest", number(highest.0));
+                self.condition.push_str(" AND :highest");
+                self.value(Kind::Seen, "highest", number(highest.0));
             }
         }
     }
 
     fn absent(&mut self, attribute: &'static str) {
-        self.name(attribute, attribute);
+        let placeholder = self.named(attribute);
         self.condition.push_str("attribute_not_exists(#");
-        self.condition.push_str(attribute);
+        self.condition.push_str(placeholder);
         self.condition.push(')');
     }
 
@@ -142,11 +162,11 @@ impl Expression {
         label: &'static str,
         value: AttributeValue,
     ) {
-        self.name(attribute, attribute);
-        for part in ["#", attribute, operator, ":", SEEN, label] {
+        let placeholder = self.named(attribute);
+        for part in ["#", placeholder, operator, Kind::Seen.prefix(), label] {
             self.condition.push_str(part);
         }
-        self.value(SEEN, label, value);
+        self.value(Kind::Seen, label, value);
     }
 
     fn change(&mut self, write: &Write) {
@@ -167,8 +187,10 @@ impl Expression {
                 self.set_number(LEASE, lease.0);
                 self.set_number(EXPIRATION, expiration.0);
                 self.set_activity(activity.as_ref());
-                if let Some(fingerprint) = fingerprint {
-                    self.set_text(FINGERPRINT, &fingerprint.to_hex());
+                match fingerprint {
+                    Some(fingerprint) => self.set_text(FINGERPRINT, &fingerprint.to_hex()),
+                    None if seen.owner.is_none() => self.remove(FINGERPRINT),
+                    None => {}
                 }
                 if *policy == Policy::Hold {
                     self.set_text(POLICY, HOLD);
@@ -178,8 +200,8 @@ impl Expression {
                 }
                 if seen.owner.is_none() {
                     // Another tool's record has no map yet that a checkpoint could be set in.
-                    self.name(CHECKPOINTS, CHECKPOINTS);
-                    self.value(NEW, CHECKPOINTS, AttributeValue::M(Item::new()));
+                    self.named(CHECKPOINTS);
+                    self.value(Kind::New, CHECKPOINTS, AttributeValue::M(Item::new()));
                     self.add_set(&["#checkpoints = if_not_exists(#checkpoints, :new_checkpoints)"]);
                 }
             }
@@ -194,9 +216,9 @@ impl Expression {
                 name, text: json, ..
             } => {
                 // By path, never the whole map: a late copy must not undo a later checkpoint.
-                self.name(CHECKPOINTS, CHECKPOINTS);
+                self.named(CHECKPOINTS);
                 self.name("checkpoint", name);
-                self.value(NEW, "checkpoint", text(json));
+                self.value(Kind::New, "checkpoint", text(json));
                 self.add_set(&["#checkpoints.#checkpoint = :new_checkpoint"]);
             }
             Write::Activity { activity, .. } => self.set_activity(activity.as_ref()),
@@ -237,6 +259,9 @@ impl Expression {
                 self.set_number(EXPIRATION, expiration.0);
                 self.set_value(SETTLED, settled_value(settled));
                 self.set_activity(None);
+                if seen.owner.is_none() || *settlement == Settlement::Forget {
+                    self.remove(FINGERPRINT);
+                }
                 self.settle(seen, settlement);
             }
         }
@@ -262,7 +287,6 @@ impl Expression {
                 self.set_number(LEASE, RELEASED.0);
                 self.set_data(None);
                 self.set_value(CHECKPOINTS, AttributeValue::M(Item::new()));
-                self.remove(FINGERPRINT);
                 self.remove(ERROR);
             }
         }
@@ -304,9 +328,9 @@ impl Expression {
     }
 
     fn set_value(&mut self, attribute: &'static str, value: AttributeValue) {
-        self.name(attribute, attribute);
-        self.add_set(&["#", attribute, " = :", NEW, attribute]);
-        self.value(NEW, attribute, value);
+        let placeholder = self.named(attribute);
+        self.add_set(&["#", placeholder, " = ", Kind::New.prefix(), placeholder]);
+        self.value(Kind::New, placeholder, value);
     }
 
     fn add_set(&mut self, parts: &[&str]) {
@@ -319,12 +343,23 @@ impl Expression {
     }
 
     fn remove(&mut self, attribute: &'static str) {
-        self.name(attribute, attribute);
+        let placeholder = self.named(attribute);
         if !self.remove.is_empty() {
             self.remove.push_str(", ");
         }
         self.remove.push('#');
-        self.remove.push_str(attribute);
+        self.remove.push_str(placeholder);
+    }
+
+    /// The placeholder of an attribute, which is known from now on.
+    fn named(&mut self, attribute: &'static str) -> &'static str {
+        let placeholder = match attribute {
+            LEASE => "lease",
+            EXPIRATION => "end",
+            short => short,
+        };
+        self.name(placeholder, attribute);
+        placeholder
     }
 
     fn name(&mut self, placeholder: &'static str, name: &str) {
@@ -333,21 +368,14 @@ impl Expression {
         }
     }
 
-    /// A value that is compared ([`SEEN`]) or written ([`NEW`]). One that is compared twice is the
-    /// same both times.
-    fn value(&mut self, kind: &'static str, label: &'static str, value: AttributeValue) {
-        let known = |(of, named, _): &(&str, &str, AttributeValue)| *of == kind && *named == label;
+    /// One that is compared twice is the same both times.
+    fn value(&mut self, kind: Kind, label: &'static str, value: AttributeValue) {
+        let known = |(of, named, _): &(Kind, &str, AttributeValue)| *of == kind && *named == label;
         if !self.values.iter().any(known) {
             self.values.push((kind, label, value));
         }
     }
 }
-
-/// Begins the placeholders of values that are compared.
-const SEEN: &str = "seen_";
-
-/// Begins the placeholders of values that are written.
-const NEW: &str = "new_";
 
 fn text(text: &str) -> AttributeValue {
     AttributeValue::S(text.to_owned())

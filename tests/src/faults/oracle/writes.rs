@@ -74,11 +74,10 @@ impl Oracle {
         if !matches!(write, Write::Restore { .. }) {
             self.violated(format!("a {} made a final record", write.name()));
         }
-        let known = self.moments.iter().rev();
-        let known = known
-            .filter(|moment| moment.by == By::Call(call))
-            .find_map(|moment| moment.state.as_ref()?.expiration);
-        let end = known.unwrap_or(0) * 1000 - self.grace;
+        // The furthest: a late copy of its first claim may have brought an earlier one back.
+        let written = self.moments.iter().filter(|m| m.by == By::Call(call));
+        let known = written.filter_map(|moment| moment.state.as_ref()?.expiration);
+        let end = known.max().unwrap_or(0) * 1000 - self.grace;
         if message.decided >= end {
             self.violated(format!(
                 "4: call {call} stored its result after the window that it knew of"

@@ -34,8 +34,8 @@ impl Schedule<'_> {
             ("status".to_owned(), AttributeValue::S(status.to_owned())),
             ("expiration".to_owned(), AttributeValue::N(end.to_string())),
         ]);
-        // As another tool makes it: not a hash of ours.
-        let validation = AttributeValue::S("0123456789abcdef0123456789abcdef".to_owned());
+        // As another tool makes it: it looks like a hash of ours, and is none.
+        let validation = AttributeValue::S("0123456789abcdef".repeat(4));
         item.insert("validation".to_owned(), validation);
         if let Some(lease) = lease {
             let lease = AttributeValue::N(lease.to_string());
