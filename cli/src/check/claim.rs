@@ -6,9 +6,8 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use firstclaim::clock::{EpochMillis, EpochSeconds, Source};
-use firstclaim::store::Read;
 use firstclaim::store::dynamodb::DynamoDb;
-use firstclaim::{Answer, ClaimError, Claimed, Claims, Config, Key, Store, StoreError};
+use firstclaim::{Answer, ClaimError, Claimed, Claims, Config, Key, StoreError};
 
 use super::finding::{Finding, bounded};
 use super::settings::Settings;
@@ -52,12 +51,10 @@ pub(super) async fn check(
 
 async fn check_clock(store: &DynamoDb, key: &Key, source: &impl Source) -> Finding {
     let sent = source.now();
-    if let Err(error) = store.read(&key.stored(), Read::Consistent).await {
-        return not_answered("clock", &error);
-    }
-    match store.service_time() {
-        Some(service) => compare(sent, service, source.now()),
-        None => Finding::skipped("clock", "the service says no time"),
+    match store.service_time(&key.stored()).await {
+        Err(error) => not_answered("clock", &error),
+        Ok(Some(service)) => compare(sent, service, source.now()),
+        Ok(None) => Finding::skipped("clock", "the service says no time"),
     }
 }
 

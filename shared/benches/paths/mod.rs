@@ -15,12 +15,14 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::http::{HttpRequest, HttpResponse};
 use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, RuntimeComponents};
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::primitives::{DateTime, DateTimeFormat};
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure as OnFailure};
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
 use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
+use firstclaim::clock::{Source, SystemSource};
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{Answer, Claims, Config, Failure, Fingerprint, Key};
 
@@ -41,6 +43,8 @@ const RESULT: &str = r#"{"receipt":"r-42"}"#;
 #[derive(Clone, Debug)]
 struct Canned {
     refuses: bool,
+    /// The service's date, which is compared with the own clock once.
+    date: String,
 }
 
 impl HttpConnector for Canned {
@@ -53,6 +57,7 @@ impl HttpConnector for Canned {
             HttpResponse::new(StatusCode::try_from(status).unwrap(), SdkBody::from(body));
         let headers = response.headers_mut();
         headers.insert("content-type", "application/x-amz-json-1.0");
+        headers.insert("date", self.date.clone());
         HttpConnectorFuture::ready(Ok(response))
     }
 }
@@ -90,6 +95,9 @@ impl Measured {
             .credentials_provider(Credentials::new("a", "b", None, None, "bench"))
             .http_client(Canned {
                 refuses: path == Path::Duplicate,
+                date: DateTime::from_secs(SystemSource.now().seconds().0)
+                    .fmt(DateTimeFormat::HttpDate)
+                    .unwrap(),
             })
             .build();
         let client = Client::from_conf(config);

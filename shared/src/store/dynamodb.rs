@@ -104,6 +104,26 @@ impl DynamoDb {
         &self.table
     }
 
+    /// The service's own time, as it says it in its answer to a read of the record `id`; `None`
+    /// where it says none.
+    ///
+    /// # Errors
+    ///
+    /// The store could not answer.
+    pub async fn service_time(&self, id: &str) -> Result<Option<EpochSeconds>, StoreError> {
+        let date = ServiceDate::default();
+        self.client
+            .get_item()
+            .table_name(&*self.table)
+            .key(ID, AttributeValue::S(id.to_owned()))
+            .customize()
+            .interceptor(date.clone())
+            .send()
+            .await
+            .map_err(|error| self.failed("GetItem", error))?;
+        Ok(date.read())
+    }
+
     async fn put(
         &self,
         record: &Record,
@@ -119,9 +139,13 @@ impl DynamoDb {
             .set_expression_attribute_names(Some(expression.take_names()))
             .set_expression_attribute_values(expression.take_values())
             .return_values_on_condition_check_failure(OnFailure::AllOld);
+        // Boxed, here and below: the SDK's futures are large, and those around them are moved.
         let answer = match date {
-            Some(date) => call.customize().interceptor(date.clone()).send().await,
-            None => call.send().await,
+            Some(date) => {
+                let timed = call.customize().interceptor(date.clone());
+                Box::pin(timed.send()).await
+            }
+            None => Box::pin(call.send()).await,
         };
         match answer {
             Ok(_) => Ok(Written::Applied(None)),
@@ -140,7 +164,7 @@ impl DynamoDb {
         mut expression: Expression,
         returned: ReturnValue,
     ) -> Result<Written, StoreError> {
-        let answer = self
+        let call = self
             .client
             .update_item()
             .table_name(&*self.table)
@@ -150,9 +174,8 @@ impl DynamoDb {
             .set_expression_attribute_names(Some(expression.take_names()))
             .set_expression_attribute_values(expression.take_values())
             .return_values(returned)
-            .return_values_on_condition_check_failure(OnFailure::AllOld)
-            .send()
-            .await;
+            .return_values_on_condition_check_failure(OnFailure::AllOld);
+        let answer = Box::pin(call.send()).await;
         match answer {
             Ok(output) => match output.attributes() {
                 Some(item) => Ok(Written::Applied(Some(Box::new(from_item(id, item)?)))),

@@ -21,6 +21,7 @@ pub(crate) const USUAL: &[Axes] = &[
     OPERATOR_ON_MARKED,
     STEPS,
     LONG,
+    AGAIN,
     SKEW,
     HALF_SECONDS,
     THEIRS,
@@ -33,6 +34,8 @@ pub(crate) const USUAL: &[Axes] = &[
 pub(crate) const RERUN: Axes = Axes {
     name: "rerun",
     about: "three calls; failures and releases",
+    lease: 2,
+    window: 3,
     endings: &[Ending::Complete, Ending::Fail, Ending::Unknown],
     sightings: &[
         Sighting::Recorded,
@@ -109,6 +112,9 @@ pub(crate) const MARKED: Axes = Axes {
     about: "three calls under hold, of which some mark their entry",
     callers: MARKING,
     time: 3,
+    // A request may begin before the lease that it takes over has lapsed, and not be too late then.
+    lease: 2,
+    window: 3,
     delays: 1,
     endings: &[Ending::Complete, Ending::Unknown],
     sightings: &[
@@ -227,6 +233,16 @@ pub(crate) const LONG: Axes = Axes {
     time: 7,
     no_item: true,
     sightings: &[Sighting::SecondWindow, Sighting::Superseded],
+    ..BASE
+};
+
+pub(crate) const AGAIN: Axes = Axes {
+    name: "again",
+    about: "two calls, of which one asks again when the window of its first record is over",
+    calls: 2,
+    time: 4,
+    delays: 3,
+    sightings: &[Sighting::SecondWindow],
     ..BASE
 };
 

@@ -235,6 +235,7 @@ fn where_to_look(removal: Removal) -> Vec<Axes> {
         Removal::Part(_, _) => &[explorations::OUTSIDERS, explorations::LONG],
         Removal::Rule(rule) => match rule {
             Rule::Mismatch => &[explorations::PAYLOADS],
+            Rule::OwnEnd => &[explorations::AGAIN],
             Rule::ForeignFingerprint | Rule::MissingLease => &[explorations::THEIRS],
             Rule::HoldOfRecord | Rule::HoldOfCaller | Rule::Released => &[explorations::MIXED],
             Rule::Untouched => &[explorations::MARKED],

@@ -146,7 +146,7 @@ fn processes(
 
 fn mutants(arguments: &Arguments, seed: u64) -> anyhow::Result<ExitCode> {
     let schedules = arguments.schedules.unwrap_or(TRIES);
-    let (mut expected, mut known, mut noticed) = (0, 0, 0);
+    let (mut expected, mut known, mut covered, mut noticed) = (0, 0, 0, 0);
     let all = Mutant::all().into_iter();
     for mutant in all.filter(|one| one.to_string().starts_with(&arguments.only)) {
         let redundant = mutant.redundant();
@@ -177,13 +177,16 @@ fn mutants(arguments: &Arguments, seed: u64) -> anyhow::Result<ExitCode> {
                 expected += 1;
                 known += u64::from(!report.found.is_empty());
             }
-            Some(_) => noticed += u64::from(!report.found.is_empty()),
+            Some(_) => {
+                covered += 1;
+                noticed += u64::from(!report.found.is_empty());
+            }
         }
     }
     if noticed > 0 {
         println!("{noticed} mutants that are listed as redundant were found");
     }
-    println!("mutants: {known} of {expected} found, seed {seed}");
+    println!("mutants: {known} of {expected} found, {covered} redundant, seed {seed}");
     Ok(match known == expected && noticed == 0 {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

@@ -30,6 +30,8 @@ pub(crate) struct CallPlan {
     pub(crate) renewed: Option<Duration>,
     pub(crate) wait: Duration,
     pub(crate) redelivered: bool,
+    /// Whether it marks its entry.
+    pub(crate) marks: bool,
     pub(crate) inspect: Option<Found>,
     pub(crate) pieces: Vec<Piece>,
     /// Whether the operation stops when its claim is lost.
@@ -260,6 +262,9 @@ impl Call {
         if let Some(total) = plan.renewed {
             once = once.renewed(total);
         }
+        if plan.marks {
+            once = once.marks_entry();
+        }
         if let Some(payload) = plan.payload {
             once = once.fingerprint(fingerprint(payload));
         }
@@ -296,6 +301,12 @@ impl Call {
     async fn operate(&self, work: Work<Tapped>) -> Result<String, Failure<Trouble>> {
         let number = self.number;
         let _inside = Inside::enter(&self.ledger, number, &work);
+        if self.plan.marks
+            && let Err(error) = work.enter().await
+        {
+            let trouble = Trouble(error.to_string());
+            return Err(Failure::did_not_happen("not_entered", trouble));
+        }
         self.ledger.say(Said::Entered {
             call: number,
             attempt: work.attempt(),

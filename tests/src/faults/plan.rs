@@ -215,6 +215,7 @@ struct Habits {
     inspects: bool,
     steps: bool,
     waits: bool,
+    marks: bool,
 }
 
 impl Habits {
@@ -234,6 +235,7 @@ impl Habits {
             inspects: random.chance(20),
             steps: random.chance(40),
             waits: random.chance(20),
+            marks: random.chance(25),
         }
     }
 }
@@ -271,6 +273,7 @@ fn call(random: &mut Random, habits: &Habits, grace: i64, process: usize) -> Cal
             false => Duration::ZERO,
         },
         redelivered: random.chance(15),
+        marks: habits.marks && random.chance(70),
         inspect: (habits.inspects && random.chance(70))
             .then(|| random.pick(&[Found::NotYet, Found::Done, Found::Stale, Found::Failed]))
             .flatten(),

@@ -519,6 +519,7 @@ impl<'a> Schedule<'a> {
             renewed: None,
             wait: Duration::ZERO,
             redelivered: false,
+            marks: false,
             inspect: None,
             pieces: Vec::new(),
             attentive: true,

@@ -21,6 +21,8 @@ pub(crate) struct State {
     pub(crate) owner: Option<String>,
     pub(crate) attempt: i64,
     pub(crate) hold: bool,
+    /// The attempt that has not entered its operation yet.
+    pub(crate) unentered: Option<i64>,
     pub(crate) generation: i64,
     pub(crate) fingerprint: Option<String>,
     pub(crate) result: Option<Kept>,
@@ -64,6 +66,7 @@ impl State {
             owner: text("owner"),
             attempt: number("attempt").unwrap_or(1),
             hold: text("policy").is_some(),
+            unentered: number("unentered"),
             generation: number("generation").unwrap_or(0),
             fingerprint: text("validation"),
             result: text("data").map(Kept::Text).or(digest.map(Kept::Digest)),
@@ -98,6 +101,11 @@ impl State {
         self.in_progress() && self.lease.is_some_and(|lease| lease > now)
     }
 
+    /// Whether its owner has promised to mark its entry, and has not done so.
+    pub(crate) fn untouched(&self) -> bool {
+        self.in_progress() && self.unentered == Some(self.attempt)
+    }
+
     pub(crate) fn owned_by(&self, owner: &str) -> bool {
         self.owner.as_deref() == Some(owner)
     }
@@ -125,7 +133,7 @@ impl State {
             status: self.status,
             lease: self.lease.map(EpochMillis),
             generation: count(self.generation),
-            untouched: false,
+            untouched: self.untouched(),
         }
     }
 }
@@ -152,6 +160,9 @@ impl fmt::Display for Shown<'_> {
         }
         if state.hold {
             f.write_str(", hold")?;
+        }
+        if state.untouched() {
+            f.write_str(", not entered")?;
         }
         if !state.checkpoints.is_empty() {
             write!(f, ", checkpoints {:?}", state.checkpoints)?;

@@ -19,26 +19,7 @@ pub(super) struct Expression {
     set: String,
     remove: String,
     names: Vec<(&'static str, String)>,
-    values: Vec<(Kind, &'static str, AttributeValue)>,
-}
-
-/// What a value is for; part of its placeholder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// It is compared.
-    Seen,
-    /// It is written.
-    New,
-}
-
-impl Kind {
-    /// How the placeholders begin.
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Seen => ":",
-            Self::New => ":new_",
-        }
-    }
+    values: Vec<(&'static str, AttributeValue)>,
 }
 
 impl Expression {
@@ -80,7 +61,7 @@ impl Expression {
             return None;
         }
         let values = std::mem::take(&mut self.values).into_iter();
-        let placed = values.map(|(kind, label, value)| ([kind.prefix(), label].concat(), value));
+        let placed = values.map(|(label, value)| ([":", label].concat(), value));
         Some(placed.collect())
     }
 
@@ -128,22 +109,22 @@ impl Expression {
             Term::NoOwner => self.absent(OWNER),
             Term::NoLease => self.absent(LEASE),
             Term::WindowEndedBefore(second) => {
-                self.compared(EXPIRATION, " < ", "now_s", number(second.0));
+                self.compared(EXPIRATION, " < ", "now", number(second.0));
             }
-            Term::StatusIs(status) => self.compared(STATUS, " = ", "status", text(status.as_str())),
-            Term::OwnerIs(owner) => self.compared(OWNER, " = ", "owner", text(owner.expose())),
+            Term::StatusIs(status) => self.compared(STATUS, " = ", "is", text(status.as_str())),
+            Term::OwnerIs(owner) => self.compared(OWNER, " = ", "me", text(owner.expose())),
             Term::AttemptIs(attempt) => {
-                self.compared(ATTEMPT, " = ", "attempt", number((*attempt).into()));
+                self.compared(ATTEMPT, " = ", "nth", number((*attempt).into()));
             }
             Term::UnenteredIs(attempt) => {
-                self.compared(UNENTERED, " = ", "unentered", number((*attempt).into()));
+                self.compared(UNENTERED, " = ", "unmarked", number((*attempt).into()));
             }
-            Term::LeaseIs(lease) => self.compared(LEASE, " = ", "lease", number(lease.0)),
-            Term::LeaseAbove(limit) => self.compared(LEASE, " > ", "limit", number(limit.0)),
+            Term::LeaseIs(lease) => self.compared(LEASE, " = ", "held", number(lease.0)),
+            Term::LeaseAbove(limit) => self.compared(LEASE, " > ", "above", number(limit.0)),
             Term::LeaseBetween(lowest, highest) => {
-                self.compared(LEASE, " BETWEEN ", "lowest", number(lowest.0));
-                self.condition.push_str(" AND :highest");
-                self.value(Kind::Seen, "highest", number(highest.0));
+                self.compared(LEASE, " BETWEEN ", "low", number(lowest.0));
+                self.condition.push_str(" AND :high");
+                self.value("high", number(highest.0));
             }
         }
     }
@@ -163,10 +144,10 @@ impl Expression {
         value: AttributeValue,
     ) {
         let placeholder = self.named(attribute);
-        for part in ["#", placeholder, operator, Kind::Seen.prefix(), label] {
+        for part in ["#", placeholder, operator, ":", label] {
             self.condition.push_str(part);
         }
-        self.value(Kind::Seen, label, value);
+        self.value(label, value);
     }
 
     fn change(&mut self, write: &Write) {
@@ -201,8 +182,8 @@ impl Expression {
                 if seen.owner.is_none() {
                     // Another tool's record has no map yet that a checkpoint could be set in.
                     self.named(CHECKPOINTS);
-                    self.value(Kind::New, CHECKPOINTS, AttributeValue::M(Item::new()));
-                    self.add_set(&["#checkpoints = if_not_exists(#checkpoints, :new_checkpoints)"]);
+                    self.value(CHECKPOINTS, AttributeValue::M(Item::new()));
+                    self.add_set(&["#checkpoints = if_not_exists(#checkpoints, :checkpoints)"]);
                 }
             }
             Write::Renew {
@@ -218,8 +199,8 @@ impl Expression {
                 // By path, never the whole map: a late copy must not undo a later checkpoint.
                 self.named(CHECKPOINTS);
                 self.name("checkpoint", name);
-                self.value(Kind::New, "checkpoint", text(json));
-                self.add_set(&["#checkpoints.#checkpoint = :new_checkpoint"]);
+                self.value("checkpoint", text(json));
+                self.add_set(&["#checkpoints.#checkpoint = :checkpoint"]);
             }
             Write::Activity { activity, .. } => self.set_activity(activity.as_ref()),
             Write::Finish {
@@ -329,8 +310,8 @@ impl Expression {
 
     fn set_value(&mut self, attribute: &'static str, value: AttributeValue) {
         let placeholder = self.named(attribute);
-        self.add_set(&["#", placeholder, " = ", Kind::New.prefix(), placeholder]);
-        self.value(Kind::New, placeholder, value);
+        self.add_set(&["#", placeholder, " = :", placeholder]);
+        self.value(placeholder, value);
     }
 
     fn add_set(&mut self, parts: &[&str]) {
@@ -356,6 +337,9 @@ impl Expression {
         let placeholder = match attribute {
             LEASE => "lease",
             EXPIRATION => "end",
+            DATA_REF => "ref",
+            DATA_OMITTED => "omitted",
+            ACTIVITY_AT => "at",
             short => short,
         };
         self.name(placeholder, attribute);
@@ -368,11 +352,11 @@ impl Expression {
         }
     }
 
-    /// One that is compared twice is the same both times.
-    fn value(&mut self, kind: Kind, label: &'static str, value: AttributeValue) {
-        let known = |(of, named, _): &(Kind, &str, AttributeValue)| *of == kind && *named == label;
-        if !self.values.iter().any(known) {
-            self.values.push((kind, label, value));
+    /// A value that is written is called as its attribute is; one that is compared has a name that
+    /// no attribute has, and is the same both times where it is compared twice.
+    fn value(&mut self, label: &'static str, value: AttributeValue) {
+        if !self.values.iter().any(|(known, _)| *known == label) {
+            self.values.push((label, value));
         }
     }
 }

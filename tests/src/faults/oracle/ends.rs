@@ -158,7 +158,9 @@ impl Oracle {
     fn own_error(&self, call: usize, ending: Ending, recorded: bool) -> Option<String> {
         let facts = &self.calls[call];
         let inspection = facts.plan.as_ref().and_then(|plan| plan.inspect) == Some(Found::Failed);
-        if !facts.entered && !inspection {
+        let marks = facts.plan.as_ref().is_some_and(|plan| plan.marks);
+        let unmarked = marks && ending == Ending::DidNotHappen;
+        if !facts.entered && !inspection && !unmarked {
             return Some("nothing ran".to_owned());
         }
         if !recorded {
@@ -216,7 +218,8 @@ impl Oracle {
             None => Due::Locked,
             Some(lease) if lease > now => Due::Locked,
             Some(0) => Due::Performed,
-            Some(_) if state.hold || state.silent_attempts() >= self.silent_limit => Due::Held,
+            Some(_) if state.hold && !state.untouched() => Due::Held,
+            Some(_) if state.silent_attempts() >= self.silent_limit => Due::Held,
             Some(_) => Due::Performed,
         }
     }

@@ -167,9 +167,8 @@ impl Oracle {
                 "call {call} took over a key that is bound to another payload"
             ));
         }
-        let held = before.hold
-            || plan.policy == firstclaim::Policy::Hold
-            || before.silent_attempts() >= self.silent_limit;
+        let hold = before.hold || plan.policy == firstclaim::Policy::Hold;
+        let held = hold && !before.untouched() || before.silent_attempts() >= self.silent_limit;
         self.takes(message, after, false);
         if before.lease != Some(0) && held {
             if plan.inspect.is_none() {
