@@ -4,7 +4,7 @@
 //! A short run is part of the tests. A long one, spread over the three targets:
 //!
 //! ```console
-//! $ FIRSTCLAIM_FUZZ_INPUTS=10000000 cargo test --profile campaign -p webhook --test door fuzz
+//! $ FIRSTCLAIM_FUZZ_INPUTS=10000000 cargo test --profile bench -p webhook --test door fuzz
 //! ```
 
 mod input;
