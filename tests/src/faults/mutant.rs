@@ -82,7 +82,8 @@ impl FromStr for Mutant {
 /// this store does not need.
 fn redundant(mutant: &Mutant) -> Option<&'static str> {
     Some(match mutant.to_string().as_str() {
-        "takeover:1" | "settle:1" => "owner tokens never recur: the owner names the attempt",
+        // Of a takeover this part is another one where the record has no owner: its status.
+        "settle:1" => "owner tokens never recur: the owner names the attempt",
         "finish:2" | "suspend:2" => "an owner that has released sends no other ending",
         "settle:2" => "a record whose status changes loses its lease",
         "ForeignFingerprint" => "the store reads no fingerprint from a record without owner",
