@@ -1,8 +1,9 @@
 //! What a verified request is about.
 
-use firstclaim::KeyError;
 use firstclaim::envelope::Thread;
+use firstclaim::{KeyError, key};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::keys::{self, Keys};
 
@@ -40,6 +41,19 @@ pub(crate) struct Delivery {
     pub(crate) key: String,
     /// The id that people know.
     pub(crate) id: String,
+}
+
+impl Delivery {
+    /// A delivery whose id is not signed: with the body's digest beside it, nobody can use up the id
+    /// of a delivery that is still to come.
+    pub(super) fn of_unsigned_id(id: &str, body: &[u8]) -> Result<Self, MalformedKey> {
+        caller_key(id)?;
+        let digest = hex::encode(Sha256::digest(body));
+        Ok(Self {
+            key: key::join(&[id.into(), digest.into()])?,
+            id: id.to_owned(),
+        })
+    }
 }
 
 /// What a scheme's own rule says of the operation.

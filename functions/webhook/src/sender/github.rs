@@ -4,11 +4,9 @@ mod rules;
 
 use firstclaim::clock::EpochMillis;
 use firstclaim::envelope::Thread;
-use firstclaim::key;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use super::event::{Delivery, Event, MalformedKey, Operation, UNKNOWN_KIND, caller_key, word};
+use super::event::{Delivery, Event, MalformedKey, Operation, UNKNOWN_KIND, word};
 use super::form::Form;
 use super::rules::{Found, find};
 use super::secret::{MacKeys, Secret, lower_hex, mac};
@@ -53,19 +51,10 @@ impl Scheme for GitHub {
     }
 
     fn read(&self, request: &Request, body: &[u8]) -> Result<Event, MalformedKey> {
-        let delivery = match request.header("x-github-delivery") {
-            None => None,
-            Some(id) => {
-                caller_key(id)?;
-                // The id is not signed: with the body's digest beside it, nobody can use up the id
-                // of a delivery that is still to come.
-                let digest = hex::encode(Sha256::digest(body));
-                Some(Delivery {
-                    key: key::join(&[id.into(), digest.into()])?,
-                    id: id.to_owned(),
-                })
-            }
-        };
+        let delivery = request
+            .header("x-github-delivery")
+            .map(|id| Delivery::of_unsigned_id(id, body))
+            .transpose()?;
         let document = document(body);
         let about = About::of(request.header("x-github-event"), document.as_ref());
         Ok(Event {

@@ -4,9 +4,7 @@
 mod rules;
 
 use firstclaim::clock::EpochMillis;
-use firstclaim::key;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::event::{Delivery, Event, MalformedKey, Operation, UNKNOWN_KIND, caller_key, word};
 use super::rules::{Found, find};
@@ -79,15 +77,10 @@ fn delivery(request: &Request, body: &[u8]) -> Result<Option<Delivery>, Malforme
             id: id.to_owned(),
         }));
     }
-    let Some(id) = request.header("x-gitlab-event-uuid") else {
-        return Ok(None);
-    };
-    caller_key(id)?;
-    let digest = hex::encode(Sha256::digest(body));
-    Ok(Some(Delivery {
-        key: key::join(&[id.into(), digest.into()])?,
-        id: id.to_owned(),
-    }))
+    request
+        .header("x-gitlab-event-uuid")
+        .map(|id| Delivery::of_unsigned_id(id, body))
+        .transpose()
 }
 
 /// The kind that a body says; `X-Gitlab-Event` only repeats it.

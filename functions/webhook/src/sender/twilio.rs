@@ -2,19 +2,18 @@
 
 mod address;
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use firstclaim::clock::EpochMillis;
-use firstclaim::key;
 use ring::hmac;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::fmt;
 use subtle::ConstantTimeEq;
 
-use super::event::{Delivery, Event, MalformedKey, Operation, UNKNOWN_KIND, caller_key, word};
+use super::event::{Delivery, Event, MalformedKey, Operation, UNKNOWN_KIND, word};
 use super::form::Form;
 use super::secret::{Secret, base64_of, lower_hex, read_all};
 use super::{Scheme, Unverified};
@@ -76,18 +75,10 @@ impl Scheme for Twilio {
     }
 
     fn read(&self, request: &Request, body: &[u8]) -> Result<Event, MalformedKey> {
-        let delivery = match request.header("i-twilio-idempotency-token") {
-            None => None,
-            Some(id) => {
-                caller_key(id)?;
-                // The token is not signed.
-                let digest = hex::encode(Sha256::digest(body));
-                Some(Delivery {
-                    key: key::join(&[id.into(), digest.into()])?,
-                    id: id.to_owned(),
-                })
-            }
-        };
+        let delivery = request
+            .header("i-twilio-idempotency-token")
+            .map(|id| Delivery::of_unsigned_id(id, body))
+            .transpose()?;
         let json = address::body_digest(request.query())
             .and_then(|_| serde_json::from_slice::<Value>(body).ok());
         let (kind, operation, document) = match json {
