@@ -4,20 +4,19 @@
 //! worker's own claim makes two copies one operation, but nothing brings back an event that was
 //! answered with 202 and never queued.
 
+use std::error::Error;
 use std::time::Duration;
 
 use firstclaim::metrics::Metric;
+use firstclaim::store::Cause;
 use firstclaim::{Answer, Claim, Claimed, Fingerprint, Key, Store, StoredFailure};
 use serde_json::value::RawValue;
 
+use crate::budget::{Budget, OutOfTime};
 use crate::door::{Answered, Outcome, Webhook};
 use crate::outbox::{Message, Outbox, SendError};
 use crate::response::{Problem, Response};
 use crate::sender::InFlight;
-
-/// How long an answer waits for its record once the queue has the event. A duplicate that comes
-/// without that record is queued again.
-const RECORDING: Duration = Duration::from_secs(2);
 
 /// A verified and keyed event.
 #[derive(Debug)]
@@ -35,6 +34,7 @@ pub(crate) struct Delivery {
     /// The answer's body, for duplicates too.
     pub(crate) body: Box<RawValue>,
     pub(crate) message: Message,
+    pub(crate) budget: Budget,
 }
 
 /// What becomes of an event whose delivery can't be claimed.
@@ -86,18 +86,11 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
         if let Some(fingerprint) = delivery.fingerprint {
             once = once.fingerprint(fingerprint);
         }
-        let outcome = match once.claim().await {
-            Ok(Claimed::Held(claim)) => return self.send_claimed(claim, delivery).await,
-            Ok(Claimed::Answered(outcome)) => outcome,
-            Err(error) => {
-                self.metrics.count(None, Metric::StoreUnavailable);
-                tracing::error!(
-                    key = delivery.door.as_str(),
-                    error = &error as &dyn std::error::Error,
-                    "the delivery could not be claimed",
-                );
-                return self.send_unclaimed(&delivery).await;
-            }
+        let outcome = match delivery.budget.claim(once.claim()).await {
+            Ok(Ok(Claimed::Held(claim))) => return self.send_claimed(claim, delivery).await,
+            Ok(Ok(Claimed::Answered(outcome))) => outcome,
+            Ok(Err(error)) => return self.send_after(error.into(), &delivery).await,
+            Err(late) => return self.send_after(late.into(), &delivery).await,
         };
         match (outcome.answer, delivery.in_flight) {
             (Answer::Replayed(body), _) => Ok(Accepted {
@@ -120,14 +113,14 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
     }
 
     async fn send_claimed(&self, claim: Claim<S>, delivery: Delivery) -> Result<Accepted, Problem> {
-        if let Err(error) = self.outbox.send(&delivery.message).await {
+        if let Err(error) = self.put_on_queue(&delivery).await {
             let problem = unsent(&error, &delivery.door);
-            give_back(claim, &error).await;
+            give_back(claim, &error, delivery.budget).await;
             return Err(problem);
         }
         // The queue has it: whatever becomes of the record, the event was accepted.
         let accepted = Accepted::new(&delivery, Outcome::Accepted);
-        let recording = tokio::time::timeout(RECORDING, claim.complete(delivery.body));
+        let recording = delivery.budget.record(claim.complete(delivery.body));
         let recorded = recording.await.map(|outcome| outcome.answer);
         if let Err(_) | Ok(Answer::NotRecorded(_)) = recorded {
             self.metrics.count(None, Metric::NotRecorded);
@@ -137,6 +130,17 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             );
         }
         Ok(accepted)
+    }
+
+    /// The claim went wrong: nobody knows whether it landed.
+    async fn send_after(&self, error: Cause, delivery: &Delivery) -> Result<Accepted, Problem> {
+        self.metrics.count(None, Metric::StoreUnavailable);
+        tracing::error!(
+            key = delivery.door.as_str(),
+            error = &*error as &(dyn Error + 'static),
+            "the delivery could not be claimed",
+        );
+        self.send_unclaimed(delivery).await
     }
 
     async fn send_unclaimed(&self, delivery: &Delivery) -> Result<Accepted, Problem> {
@@ -150,33 +154,46 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
     }
 
     async fn send(&self, delivery: &Delivery) -> Result<(), Problem> {
-        let sent = self.outbox.send(&delivery.message).await;
+        let sent = self.put_on_queue(delivery).await;
         sent.map_err(|error| unsent(&error, &delivery.door))
+    }
+
+    async fn put_on_queue(&self, delivery: &Delivery) -> Result<(), SendError> {
+        let sending = delivery.budget.send(self.outbox.send(&delivery.message));
+        match sending.await {
+            Ok(sent) => sent,
+            Err(late @ OutOfTime) => Err(SendError::Unanswered(late.into())),
+        }
     }
 }
 
 /// Gives the key back after a send that was not confirmed, so that the sender's next try need not
 /// wait for the lease. The message may have landed all the same: then that try makes a second copy,
 /// which the worker's claim takes for the first.
-async fn give_back<S: Store>(claim: Claim<S>, error: &SendError) {
+async fn give_back<S: Store>(claim: Claim<S>, error: &SendError, budget: Budget) {
     let key = claim.key().clone();
     let failure = |code: &str| StoredFailure {
         code: code.to_owned(),
         message: error.to_string(),
     };
-    let given_back = match error {
-        SendError::Refused(_) | SendError::TooLarge { .. } => {
-            claim.release(failure("not_queued")).await
+    let giving_back = async {
+        match error {
+            SendError::Refused(_) | SendError::TooLarge { .. } => {
+                claim.release(failure("not_queued")).await
+            }
+            SendError::Unanswered(_) => claim.give_up(failure("not_confirmed")).await,
         }
-        SendError::Unanswered(_) => claim.give_up(failure("not_confirmed")).await,
     };
-    if let Err(error) = given_back {
-        tracing::warn!(
-            key = key.as_str(),
-            error = &error as &dyn std::error::Error,
-            "the delivery could not be given back; its lease is left to lapse",
-        );
-    }
+    let left: Cause = match budget.record(giving_back).await {
+        Ok(Ok(_)) => return,
+        Ok(Err(error)) => error.into(),
+        Err(late) => late.into(),
+    };
+    tracing::warn!(
+        key = key.as_str(),
+        error = &*left as &(dyn Error + 'static),
+        "the delivery could not be given back; its lease is left to lapse",
+    );
 }
 
 fn unsent(error: &SendError, door: &Key) -> Problem {

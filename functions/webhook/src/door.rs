@@ -180,6 +180,7 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             in_flight: sender.scheme.in_flight(),
             unclaimed: Unclaimed::Send,
             body: queued(None, &keys.operation)?,
+            budget: request.budget(),
             message: message(&sender, *event, keys, fingerprint, request, now)?,
         };
         let accepted = self.accept(delivery).await?;

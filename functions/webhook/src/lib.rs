@@ -7,6 +7,7 @@
 //! done.
 
 mod accept;
+mod budget;
 mod door;
 mod inspect;
 mod keys;
@@ -22,6 +23,7 @@ pub mod outbox;
 pub mod senders;
 pub mod signing;
 
+pub use budget::{ANSWERED_WITHIN, PATIENCE};
 pub use config::{Faults, Options, Settings};
 pub use door::Webhook;
 pub use inspect::Inspected;

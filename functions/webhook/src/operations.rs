@@ -51,6 +51,7 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             in_flight: sender.scheme.in_flight(),
             unclaimed: Unclaimed::Refuse,
             body: queued(Some(&id), &keys.operation)?,
+            budget: request.budget(),
             message: message(&sender, event, keys, fingerprint, request, now)?,
         };
         let mut answered = self.accept(delivery).await?.into_answer();

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
+use crate::budget::Budget;
 use crate::config::Options;
 use crate::response::Problem;
 
@@ -20,6 +21,7 @@ pub(crate) struct Request {
     public_url: Option<String>,
     headers: BTreeMap<String, String>,
     body: Body,
+    budget: Budget,
 }
 
 /// The body, as far as it could be had.
@@ -77,7 +79,13 @@ impl Request {
             public_url: options.public_url.clone(),
             headers,
             body,
+            budget: Budget::start(),
         }
+    }
+
+    /// The time that it has.
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// A header's value by its lower-case name; repeated ones arrive joined by commas.

@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 
-use firstclaim::aws::{self, Patience};
+use firstclaim::aws;
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{Claims, ConfigError};
 use lambda_runtime::{LambdaEvent, service_fn};
 use serde_json::Value;
 
+use crate::budget::PATIENCE;
 use crate::config::{Faults, SendersFrom, Settings};
 use crate::door::Webhook;
 use crate::outbox::Sqs;
@@ -53,7 +54,7 @@ pub async fn serve(lookup: impl Fn(&str) -> Option<String>) -> Result<(), ServeE
 
 /// The handler over AWS clients that the environment configures.
 async fn connect(settings: Settings) -> Result<Webhook<DynamoDb, Sqs>, ConfigError> {
-    let sdk = aws::sdk_config(Patience::default()).await;
+    let sdk = aws::sdk_config(PATIENCE).await;
     let store = DynamoDb::new(aws_sdk_dynamodb::Client::new(&sdk), settings.table);
     let claims = Claims::new(store, settings.claims)?;
     let senders = match settings.senders {

@@ -1,6 +1,7 @@
 //! A store in memory with the full semantics, and a wrapper that makes any store fail.
 
 use std::collections::{HashMap, VecDeque};
+use std::future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -93,6 +94,8 @@ pub enum Fault {
     Repeat,
     /// Passes a write on and withholds the item that a refusal returns, as an older engine does.
     NoItem,
+    /// Never answers.
+    Hang,
 }
 
 /// A wrapper around any store that fails by a plan: one [`Fault`] a call, then none.
@@ -133,6 +136,7 @@ impl<S: Store> Failing<S> {
 impl<S: Store> Store for Failing<S> {
     async fn write(&self, id: &str, write: &Write) -> Result<Written, StoreError> {
         match self.next() {
+            Fault::Hang => future::pending().await,
             Fault::None => self.inner.write(id, write).await,
             Fault::Refuse => Err(planned()),
             Fault::LoseReply => {
@@ -152,6 +156,7 @@ impl<S: Store> Store for Failing<S> {
 
     async fn read(&self, id: &str, read: Read) -> Result<Option<Record>, StoreError> {
         match self.next() {
+            Fault::Hang => future::pending().await,
             Fault::Refuse | Fault::LoseReply => Err(planned()),
             Fault::None | Fault::Repeat | Fault::NoItem => self.inner.read(id, read).await,
         }
@@ -164,6 +169,7 @@ impl<S: Store> Store for Failing<S> {
         expiration: EpochSeconds,
     ) -> Result<(), StoreError> {
         match self.next() {
+            Fault::Hang => future::pending().await,
             Fault::Refuse => Err(planned()),
             Fault::LoseReply => {
                 self.inner.put_companion(id, packed, expiration).await?;
@@ -175,6 +181,7 @@ impl<S: Store> Store for Failing<S> {
 
     async fn companion(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
         match self.next() {
+            Fault::Hang => future::pending().await,
             Fault::Refuse | Fault::LoseReply => Err(planned()),
             _ => self.inner.companion(id).await,
         }

@@ -305,6 +305,7 @@ impl History {
             Fault::LoseReply => Met::Unanswered(call),
             // A call that is repeated, and an item that is missing from a refusal, make none.
             Fault::None | Fault::Repeat | Fault::NoItem => Met::Nothing,
+            Fault::Hang => unreachable!("a history never hangs"),
         };
         (result, met)
     }

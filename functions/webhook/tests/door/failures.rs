@@ -6,7 +6,8 @@ use firstclaim::Status;
 use firstclaim::aws::{Patience, loopback_config};
 use firstclaim::store::memory::Fault;
 use serde_json::json;
-use webhook::{Message, Outbox, SendError, Sqs};
+use tokio::time::Instant;
+use webhook::{ANSWERED_WITHIN, Message, Outbox, SendError, Sqs};
 
 use crate::bench::{Bench, RUN, Request, Sending, problem, until};
 use crate::endpoint::{Endpoint, Reply};
@@ -100,6 +101,47 @@ async fn neither_store_nor_queue_is_503() {
     bench.queue.plan([Sending::Refuse]);
     let response = bench.send(&Request::of("github/push.json")).await;
     assert_eq!(response.status_code, 503);
+}
+
+/// Slack waits for three seconds and counts what is late as an error; each of the calls may hang.
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_out_in_time_whatever_hangs() {
+    let event = || Request::of("slack/event_callback.message.json");
+    let operation = || Request::operation("key", "{}");
+    // The request, what the store does, whether the queue answers, the status, the messages.
+    let cases: [(Request, &[Fault], bool, u16, usize); 7] = [
+        (event(), &[Fault::Hang], true, 202, 1),
+        (event(), &[Fault::None, Fault::Hang], true, 202, 1),
+        (event(), &[], false, 503, 0),
+        (event(), &[Fault::Hang], false, 503, 0),
+        (event(), &[Fault::None, Fault::Hang], false, 503, 0),
+        (operation(), &[Fault::Hang], true, 503, 0),
+        (operation(), &[Fault::None, Fault::Hang], false, 503, 0),
+    ];
+    for (request, faults, answers, status, queued) in cases {
+        let bench = Bench::new();
+        bench.store.plan(faults.iter().copied());
+        if !answers {
+            bench.queue.close();
+        }
+        let started = Instant::now();
+        let response = bench.send(&request).await;
+        let took = started.elapsed();
+        let case = format!("{faults:?}, the queue answers: {answers}");
+        assert_eq!(response.status_code, status, "{case}");
+        assert_eq!(bench.queue.messages().len(), queued, "{case}");
+        assert!(took <= ANSWERED_WITHIN, "{case}: {took:?}");
+
+        // Nothing is lost: once the services answer and the lease is over, the sender's next try
+        // is whole.
+        if !answers {
+            bench.queue.open();
+        }
+        bench.clock.advance(RUN + Duration::from_secs(3));
+        let again = bench.cold().send(&request).await;
+        assert_eq!(again.status_code, 202, "{case}");
+        assert_eq!(bench.queue.operations(), 1, "{case}");
+    }
 }
 
 #[tokio::test]
