@@ -29,10 +29,10 @@ const SCHEDULES: u64 = 500;
 
 /// Mutants that a few hundred schedules must find: each is another kind of guard.
 const FOUND_SOON: [&str; 8] = [
-    "claim:2",
-    "takeover:3",
-    "renew:2",
-    "finish:0",
+    "claim:WindowEndedBefore",
+    "takeover:LeaseIs",
+    "renew:LeaseBetween",
+    "finish:OwnerIs",
     "OwnClaim",
     "OwnWrite",
     "WindowOver",

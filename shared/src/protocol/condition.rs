@@ -104,6 +104,27 @@ impl Condition {
         }
     }
 
+    /// The condition without the first part that is called `name` (see [`name`](Self::name)); as it
+    /// is where no part is.
+    #[must_use]
+    pub fn without_named(&self, name: &str) -> Self {
+        (0..self.parts())
+            .filter_map(|at| self.without(at))
+            .find_map(|(rest, gone)| (gone.name() == name).then_some(rest))
+            .unwrap_or_else(|| self.clone())
+    }
+
+    /// What kind of part it is: the name of its term or of its group, whatever the values.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Is(term) => term.name(),
+            Self::All(_) => "All",
+            Self::Any(_) => "Any",
+            Self::Not(_) => "Not",
+        }
+    }
+
     /// Whether the item is what is asked for.
     #[must_use]
     pub fn holds(&self, item: Option<&Record>) -> bool {
@@ -137,6 +158,22 @@ fn without_member(parts: &[Condition], mut at: usize) -> Option<(Vec<Condition>,
 }
 
 impl Term {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::NoItem => "NoItem",
+            Self::WindowEndedBefore(_) => "WindowEndedBefore",
+            Self::StatusIs(_) => "StatusIs",
+            Self::OwnerIs(_) => "OwnerIs",
+            Self::NoOwner => "NoOwner",
+            Self::AttemptIs(_) => "AttemptIs",
+            Self::UnenteredIs(_) => "UnenteredIs",
+            Self::LeaseIs(_) => "LeaseIs",
+            Self::NoLease => "NoLease",
+            Self::LeaseAbove(_) => "LeaseAbove",
+            Self::LeaseBetween(..) => "LeaseBetween",
+        }
+    }
+
     fn holds(&self, item: Option<&Record>) -> bool {
         let Some(record) = item else {
             return matches!(self, Self::NoItem | Self::NoOwner | Self::NoLease);

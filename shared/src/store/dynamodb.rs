@@ -60,7 +60,7 @@ pub struct DynamoDb {
     client: Client,
     table: Arc<str>,
     /// For mutation checks: the name of a write, and the part of its condition that is left out.
-    mutant: Option<(&'static str, usize)>,
+    mutant: Option<(&'static str, &'static str)>,
 }
 
 impl DynamoDb {
@@ -78,11 +78,11 @@ impl DynamoDb {
         }
     }
 
-    /// The same store with part number `part` of the condition of the write named `write` left out,
-    /// to see whether the tests notice.
+    /// The same store with the part called `part` left out of the conditions of the write named
+    /// `write`, to see whether the tests notice.
     #[cfg(any(test, feature = "test-util"))]
     #[must_use]
-    pub fn without_part(mut self, write: &'static str, part: usize) -> Self {
+    pub fn without_part(mut self, write: &'static str, part: &'static str) -> Self {
         self.mutant = Some((write, part));
         self
     }
@@ -91,9 +91,7 @@ impl DynamoDb {
     fn condition(&self, write: &Write) -> Condition {
         let condition = write.condition();
         match self.mutant {
-            Some((name, part)) if name == write.name() => condition
-                .without(part)
-                .map_or(condition, |(smaller, _)| smaller),
+            Some((name, part)) if name == write.name() => condition.without_named(part),
             _ => condition,
         }
     }

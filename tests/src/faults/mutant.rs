@@ -15,8 +15,8 @@ pub enum Mutant {
     Part {
         /// The write's name.
         write: &'static str,
-        /// The part's number, from 0.
-        part: usize,
+        /// The part's name: the kind of its term or group.
+        part: &'static str,
     },
     /// A rule of the decision.
     Rule(Rule),
@@ -26,26 +26,20 @@ impl Mutant {
     /// Every part of every write's condition, and every rule.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let parts = writes().into_iter().flat_map(|write| {
-            (0..write.condition().parts()).map(move |part| Self::Part {
-                write: write.name(),
-                part,
-            })
-        });
-        parts.chain(Rule::ALL.map(Self::Rule)).collect()
-    }
-
-    /// What is missing, in words.
-    #[must_use]
-    pub fn gone(&self) -> String {
-        match self {
-            Self::Part { write, part } => writes()
-                .into_iter()
-                .find(|one| one.name() == *write)
-                .and_then(|one| one.condition().without(*part))
-                .map_or_else(String::new, |(_, gone)| format!("{gone:?}")),
-            Self::Rule(rule) => format!("{rule:?}"),
+        let mut all = Vec::new();
+        for write in writes() {
+            let condition = write.condition();
+            for at in 0..condition.parts() {
+                let gone = condition.without(at).map(|(_, gone)| gone.name());
+                let mutant = gone.map(|part| Self::Part {
+                    write: write.name(),
+                    part,
+                });
+                all.extend(mutant.filter(|new| !all.contains(new)));
+            }
         }
+        all.extend(Rule::ALL.map(Self::Rule));
+        all
     }
 
     /// Why nobody can notice that it is missing, where that is known.
@@ -82,16 +76,21 @@ impl FromStr for Mutant {
 /// this store does not need.
 fn redundant(mutant: &Mutant) -> Option<&'static str> {
     Some(match mutant.to_string().as_str() {
-        // Of a takeover this part is another one where the record has no owner: its status.
-        "settle:1" => "owner tokens never recur: the owner names the attempt",
-        "finish:2" | "suspend:2" => "an owner that has released sends no other ending",
-        "settle:2" => "a record whose status changes loses its lease",
+        "takeover:AttemptIs" | "settle:AttemptIs" => {
+            "owner tokens never recur: the owner names the attempt"
+        }
+        "takeover:NoOwner" => "whoever takes the record from the other tool writes another lease",
+        "finish:LeaseAbove" | "suspend:LeaseAbove" => {
+            "an owner that has released sends no other ending"
+        }
+        "settle:NoLease" => "an owner's record that is final stays so until it has another owner",
         "ForeignFingerprint" => "the store reads no fingerprint from a record without owner",
         _ => return None,
     })
 }
 
-/// One write of each kind; only their conditions matter.
+/// One write of each kind, and for each kind of record that it may have seen; only their conditions
+/// matter.
 fn writes() -> Vec<Write> {
     let owner = Owner::new("owner");
     let expiration = EpochSeconds(2);
@@ -114,13 +113,18 @@ fn writes() -> Vec<Write> {
         settled: None,
     });
     let seen = Seen::of(&record);
-    vec![
-        Write::Claim {
-            record: record.clone(),
-            now: EpochMillis(1),
-        },
-        Write::Takeover {
-            seen: seen.clone(),
+    let theirs = Seen::of(&Record {
+        owner: None,
+        ..(*record).clone()
+    });
+    let last = Seen::of(&Record {
+        status: Status::Completed,
+        lease: None,
+        ..(*record).clone()
+    });
+    let mut writes: Vec<Write> = [seen.clone(), theirs.clone()]
+        .map(|seen| Write::Takeover {
+            seen,
             owner: owner.clone(),
             lease: EpochMillis(3),
             expiration,
@@ -129,6 +133,24 @@ fn writes() -> Vec<Write> {
             policy: Policy::Rerun,
             marks: false,
             enters: true,
+        })
+        .into();
+    writes.extend([seen, theirs, last].map(|seen| Write::Settle {
+        seen,
+        owner: owner.clone(),
+        settlement: Settlement::Forget,
+        settled: Settled {
+            who: String::new(),
+            at: EpochMillis(1),
+            why: String::new(),
+            attempt: 2,
+        },
+        expiration,
+    }));
+    writes.extend([
+        Write::Claim {
+            record: record.clone(),
+            now: EpochMillis(1),
         },
         Write::Renew {
             owner: owner.clone(),
@@ -158,21 +180,7 @@ fn writes() -> Vec<Write> {
             owner: owner.clone(),
             error: None,
         },
-        Write::Release {
-            owner: owner.clone(),
-            error: None,
-        },
-        Write::Settle {
-            seen,
-            owner,
-            settlement: Settlement::Forget,
-            settled: Settled {
-                who: String::new(),
-                at: EpochMillis(1),
-                why: String::new(),
-                attempt: 2,
-            },
-            expiration,
-        },
-    ]
+        Write::Release { owner, error: None },
+    ]);
+    writes
 }

@@ -73,7 +73,7 @@ impl World {
     pub(crate) fn store(&self, retries: bool, mutant: Option<&Mutant>) -> DynamoDb {
         let store = if retries { &self.patient } else { &self.hasty };
         match mutant {
-            Some(Mutant::Part { write, part }) => store.clone().without_part(write, *part),
+            Some(Mutant::Part { write, part }) => store.clone().without_part(write, part),
             _ => store.clone(),
         }
     }
