@@ -4,6 +4,8 @@ use clap::{Parser, Subcommand};
 
 #[cfg(unix)]
 use crate::claims;
+#[cfg(unix)]
+use crate::tail;
 use crate::{check, dev, send};
 
 /// The exit code for arguments that can't be read.
@@ -31,6 +33,9 @@ pub enum Command {
     Check(check::Options),
     /// Sign a sample as its sender would, send it, and show the answers
     Send(send::Options),
+    /// Follow a thread server's event stream, and hand each event to a queue or a webhook
+    #[cfg(unix)]
+    Tail(Box<tail::Options>),
     /// The commands for claims.
     #[cfg(unix)]
     #[command(flatten)]

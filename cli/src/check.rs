@@ -56,7 +56,7 @@ mod trouble;
 
 pub use finding::{Finding, Status};
 use settings::Settings;
-pub(crate) use trouble::root;
+pub(crate) use trouble::{Trouble, root, sdk};
 
 /// The options of `firstclaim check`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ pub mod store;
 pub mod watch;
 
 mod file;
-mod said;
+pub(crate) mod said;
 mod table;
 mod view;
 

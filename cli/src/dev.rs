@@ -24,7 +24,7 @@ mod lines;
 mod poller;
 mod senders;
 mod serving;
-mod signals;
+pub(crate) mod signals;
 mod stack;
 mod target;
 

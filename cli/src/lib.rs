@@ -10,3 +10,5 @@ pub mod claims;
 pub mod dev;
 pub mod escape;
 pub mod send;
+#[cfg(unix)]
+pub mod tail;

@@ -9,6 +9,8 @@ use firstclaim_cli::arguments::{Arguments, Command, USAGE};
 #[cfg(unix)]
 use firstclaim_cli::claims;
 use firstclaim_cli::escape::Escaped;
+#[cfg(unix)]
+use firstclaim_cli::tail;
 use firstclaim_cli::{check, dev, send};
 
 fn main() -> ExitCode {
@@ -47,7 +49,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     let code = code.or_else(|| error.downcast_ref().map(check::Error::exit_code));
     let code = code.or_else(|| error.downcast_ref().map(send::Error::exit_code));
     #[cfg(unix)]
-    let code = code.or_else(|| error.downcast_ref().map(claims::Error::exit_code));
+    let code = code
+        .or_else(|| error.downcast_ref().map(claims::Error::exit_code))
+        .or_else(|| error.downcast_ref().map(tail::Error::exit_code));
     code.unwrap_or(1)
 }
 
@@ -67,6 +71,8 @@ fn run(command: Command) -> anyhow::Result<u8> {
             Command::Dev(options) => Ok(dev::run(options, environment).await.map(|()| 0)?),
             Command::Check(options) => Ok(check::run(options, environment).await?),
             Command::Send(options) => Ok(send::run(options, environment).await?),
+            #[cfg(unix)]
+            Command::Tail(options) => Ok(tail::run(*options, environment).await.map(|()| 0)?),
             #[cfg(unix)]
             Command::Claims(_) => Ok(0),
         }

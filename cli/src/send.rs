@@ -270,14 +270,14 @@ const LOCAL: &str = "http://127.0.0.1:9000";
 /// The schemes that sign nothing, but show the secret itself.
 const KEYLESS: [&str; 2] = ["gitlab", "token"];
 
-fn development_secret(scheme: &str) -> &'static str {
+pub(crate) fn development_secret(scheme: &str) -> &'static str {
     let mut secrets = DEVELOPMENT.into_iter();
     let found = secrets.find(|(of, _)| *of == scheme);
     found.map_or("", |(_, secret)| secret)
 }
 
 /// The text of a file, or of stdin, without the line end that editors put there.
-fn read_secret(path: PathBuf) -> Result<String, Error> {
+pub(crate) fn read_secret(path: PathBuf) -> Result<String, Error> {
     let read = if path.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
     } else {

@@ -18,7 +18,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// Clients for `endpoint`, or for AWS's own. One on this machine needs no AWS settings.
-pub(super) async fn sdk(endpoint: Option<&str>, limit: Duration) -> SdkConfig {
+pub(crate) async fn sdk(endpoint: Option<&str>, limit: Duration) -> SdkConfig {
     let patience = Patience {
         attempts: 2,
         attempt: ATTEMPT.min(limit),
@@ -42,7 +42,7 @@ pub(super) async fn sdk(endpoint: Option<&str>, limit: Duration) -> SdkConfig {
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// Nothing answered.
     Unreachable(String),
     /// No Region, or no credentials: nothing was sent.
@@ -58,7 +58,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) fn of<E, R>(error: &SdkError<E, R>) -> Self
+    pub(crate) fn of<E, R>(error: &SdkError<E, R>) -> Self
     where
         E: ProvideErrorMetadata + Error + 'static,
         R: std::fmt::Debug + 'static,

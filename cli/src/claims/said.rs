@@ -6,24 +6,24 @@ use crate::escape::Escaped;
 
 /// How much is said.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Said {
+pub(crate) struct Said {
     quiet: bool,
 }
 
 impl Said {
-    pub(super) fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         Self { quiet }
     }
 
     /// Something good to know.
-    pub(super) fn note(self, text: &str) {
+    pub(crate) fn note(self, text: &str) {
         if !self.quiet {
             self.important(text);
         }
     }
 
     /// Something that must be known. Foreign text in it is escaped.
-    pub(super) fn important(self, text: &str) {
+    pub(crate) fn important(self, text: &str) {
         // With nobody to read it there is nothing else to do.
         let _ = writeln!(std::io::stderr(), "firstclaim: {}", Escaped(text));
     }

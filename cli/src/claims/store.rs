@@ -132,11 +132,8 @@ impl Options {
         if let Some(data) = set(DATA_VARIABLE) {
             return absolute(Path::new(&data));
         }
-        let absolute_path = |name: &str| set(name).map(PathBuf::from).filter(|p| p.is_absolute());
-        let state = absolute_path("XDG_STATE_HOME")
-            .or_else(|| absolute_path("HOME").map(|home| home.join(".local/state")));
-        match state {
-            Some(state) => Ok(Place::File(state.join("firstclaim"))),
+        match default_folder(environment) {
+            Some(folder) => Ok(Place::File(folder)),
             None => Err(Error::Usage(
                 "neither XDG_STATE_HOME nor HOME is set; give --data DIR or --table TABLE"
                     .to_owned(),
@@ -164,6 +161,18 @@ impl Options {
     pub(super) fn said(&self) -> Said {
         Said::new(self.quiet)
     }
+}
+
+/// The folder of what is kept between runs, where none is named; `None` where there is no home.
+pub(crate) fn default_folder(environment: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let absolute_path = |name: &str| {
+        environment(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let state = absolute_path("XDG_STATE_HOME")
+        .or_else(|| absolute_path("HOME").map(|home| home.join(".local/state")))?;
+    Some(state.join("firstclaim"))
 }
 
 fn absolute(folder: &Path) -> Result<Place, Error> {
@@ -215,7 +224,7 @@ pub async fn open_file(folder: &Path) -> Result<Client, Error> {
 }
 
 /// Makes the folder where it is missing, for its user only: results and owner tokens are in it.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

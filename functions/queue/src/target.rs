@@ -15,7 +15,7 @@ mod answer;
 mod headers;
 mod token;
 
-pub use answer::{ANSWER_LIMIT, Applied, Class, Refusal};
+pub use answer::{ANSWER_LIMIT, Applied, Class, Refusal, retry_after};
 
 use crate::config::TargetSettings;
 use token::Token;

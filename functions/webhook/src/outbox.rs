@@ -140,9 +140,10 @@ where
     }
 }
 
-/// A group id takes 128 ASCII letters, digits and punctuation marks; any other thread goes by its
-/// digest.
-fn thread_group(thread: &Thread) -> String {
+/// The group of a thread's messages. A group id takes 128 ASCII letters, digits and punctuation
+/// marks; any other thread goes by its digest.
+#[must_use]
+pub fn thread_group(thread: &Thread) -> String {
     let name = format!("{}#{}", thread.repo, thread.number);
     if name.len() <= GROUP_LIMIT && name.bytes().all(|byte| byte.is_ascii_graphic()) {
         return name;

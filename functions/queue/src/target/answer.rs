@@ -132,7 +132,8 @@ pub(super) fn classify(status: u16) -> Option<Class> {
 }
 
 /// Reads `Retry-After`: whole seconds, or a date.
-pub(super) fn retry_after(text: &str, now: EpochMillis) -> Option<Duration> {
+#[must_use]
+pub fn retry_after(text: &str, now: EpochMillis) -> Option<Duration> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // Too many digits for a number are a very long time.
