@@ -256,7 +256,8 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             once = once.event(operation.delivery.clone());
         }
         let run = once.run(|work| async move { self.apply(&work, message, operation).await });
-        let ended = match run.await {
+        // Boxed: all calls of an operation nest deeper than the compiler lays out in one piece.
+        let ended = match Box::pin(run).await {
             Ok(outcome) => self.answered(message, &operation.key, outcome).await,
             Err(RunError::Claim(error)) => not_claimed(&error),
             Err(RunError::Operation {
