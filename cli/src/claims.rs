@@ -16,6 +16,7 @@ pub mod duration;
 pub mod exit;
 pub mod get;
 pub mod list;
+pub mod mcp;
 pub mod run;
 pub mod settle;
 pub mod store;
@@ -53,6 +54,8 @@ pub enum Command {
     Release(by_hand::ReleaseOptions),
     /// Decide by hand about a key whose outcome is unknown, failed or wrong
     Settle(settle::Options),
+    /// Serve claims as tools to an agent, over the Model Context Protocol on stdin and stdout
+    Mcp(mcp::Options),
     /// Print the completions for a shell
     Completions(completions::Options),
 }
@@ -205,6 +208,7 @@ pub fn execute(
             Command::Fail(options) => by_hand::fail(options, &environment).await,
             Command::Release(options) => by_hand::release(options, &environment).await,
             Command::Settle(options) => settle::settle(options, &environment).await,
+            Command::Mcp(options) => mcp::serve(options, &environment).await,
             Command::Completions(options) => Ok(completions::print(&options)),
         }
     });

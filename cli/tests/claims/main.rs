@@ -2,10 +2,12 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failure is the test's failure")]
 
+mod agent;
 mod by_hand;
 mod ends;
 mod lab;
 mod look;
+mod mcp;
 mod races;
 mod run;
 mod settle;
