@@ -1,7 +1,12 @@
 //! The integration tests: the store, the claims and the handlers over a real DynamoDB engine.
 
+// That a test which drives the worker is `Send` follows from its whole tree of calls, down to the
+// SDK's connection, which is deeper than the compiler looks by itself.
+#![recursion_limit = "256"]
+
 mod registry;
 
+mod agents;
 mod claims;
 mod command_line;
 mod deployment;
@@ -43,6 +48,7 @@ fn main() -> anyhow::Result<ExitCode> {
         .build()?;
     let tests = [
         store::tests(),
+        agents::tests(),
         claims::tests(),
         command_line::tests(),
         deployment::tests(),

@@ -1,6 +1,6 @@
 //! The senders' own libraries (Python's), as judges: what they sign we must verify, and what we sign
-//! they must. They run in a virtual environment of their own; where there is none, the tests that
-//! need it are left out and say so.
+//! they must; and a client of agents, whose server we are. They run in a virtual environment of their
+//! own; where there is none, the tests that need it are left out and say so.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,10 +20,13 @@ use crate::deliveries::{Delivery, PUBLIC_URL};
 const MAKE: &str = "python3 -m venv target/peers && target/peers/bin/pip install -r \
                     tests/peers/requirements.txt";
 
-/// The script that speaks to the libraries.
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/judge.py");
+/// The script that speaks to the senders' libraries.
+const JUDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/judge.py");
 
-/// The Python with the senders' libraries, or why there is none.
+/// The script that is an agent's client.
+const AGENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/agent.py");
+
+/// The Python with the libraries, or why there is none.
 #[derive(Clone, Debug)]
 pub struct Peers(Result<Arc<Path>, String>);
 
@@ -44,7 +47,7 @@ impl Peers {
         if python.is_file() {
             return Ok(Self(Ok(Arc::from(python))));
         }
-        let why = format!("the senders' own libraries are not installed ({MAKE})");
+        let why = format!("the libraries of senders and agents are not installed ({MAKE})");
         if required {
             bail!("{why}, and FIRSTCLAIM_TEST_PEERS asks for them");
         }
@@ -57,28 +60,46 @@ impl Peers {
         self.0.as_ref().err().map(String::as_str)
     }
 
-    async fn start(&self, command: &str, library: &str, secret: &str) -> anyhow::Result<Peer> {
+    fn run(&self, library: &str, arguments: &[&str]) -> anyhow::Result<Peer> {
         let python = match &self.0 {
             Ok(python) => PathBuf::from(&**python),
             Err(why) => bail!("{why}"),
         };
         let mut child = Command::new(python)
-            .args([SCRIPT, command, library])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .context("the Python of the senders' libraries did not start")?;
+            .context("the Python of the libraries did not start")?;
         let stdin = child.stdin.take().context("no stdin")?;
         let stdout = child.stdout.take().context("no stdout")?;
-        let mut peer = Peer {
+        Ok(Peer {
             library: library.to_owned(),
             stdin,
             lines: BufReader::new(stdout).lines(),
-            _child: child,
-        };
+            child,
+        })
+    }
+
+    async fn start(&self, command: &str, library: &str, secret: &str) -> anyhow::Result<Peer> {
+        let mut peer = self.run(library, &[JUDGE, command, library])?;
         peer.say(&json!({ "secret": secret })).await?;
         Ok(peer)
+    }
+
+    /// A client of agents that has started this server and shaken hands with it. `mode` is how:
+    /// `legacy` with `initialize`, `auto` as the server can.
+    ///
+    /// # Errors
+    ///
+    /// It could not be started, or the two did not understand each other.
+    pub async fn agent(&self, mode: &str, server: &[&str]) -> anyhow::Result<Agent> {
+        let mut arguments = vec![AGENT, mode];
+        arguments.extend(server);
+        let mut peer = self.run("mcp", &arguments)?;
+        let hello = peer.hear().await?;
+        Ok(Agent { hello, peer })
     }
 
     /// A library that signs with `secret`.
@@ -112,7 +133,7 @@ struct Peer {
     library: String,
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
-    _child: Child,
+    child: Child,
 }
 
 impl Peer {
@@ -168,4 +189,57 @@ pub struct Judge {
     /// The library's name and version: the key in each of its answers.
     pub library: String,
     _peer: Peer,
+}
+
+/// An agent's client, with its server.
+#[derive(Debug)]
+pub struct Agent {
+    /// What the two agreed on: `protocol`, `tools`, `instructions`.
+    pub hello: Value,
+    peer: Peer,
+}
+
+impl Agent {
+    /// Begins a tool call.
+    ///
+    /// # Errors
+    ///
+    /// The client has ended.
+    pub async fn begin(&mut self, tool: &str, arguments: Value) -> anyhow::Result<()> {
+        let call = json!({ "tool": tool, "arguments": arguments });
+        self.peer.say(&call).await
+    }
+
+    /// The next thing that the client hears of its call: progress or the answer.
+    ///
+    /// # Errors
+    ///
+    /// The client has ended, or refused what it heard; its own message is on stderr.
+    pub async fn hear(&mut self) -> anyhow::Result<Value> {
+        self.peer.hear().await
+    }
+
+    /// Calls a tool and hears its answer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`hear`](Self::hear).
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> anyhow::Result<Value> {
+        self.begin(tool, arguments).await?;
+        loop {
+            let heard = self.hear().await?;
+            if heard.get("progress").is_none() {
+                return Ok(heard);
+            }
+        }
+    }
+
+    /// Kills the client in the middle of whatever it does; its server is left behind.
+    ///
+    /// # Errors
+    ///
+    /// It could not be killed.
+    pub async fn kill(mut self) -> anyhow::Result<()> {
+        Ok(self.peer.child.kill().await?)
+    }
 }

@@ -9,6 +9,7 @@
 mod advice;
 mod allowed;
 mod answer;
+mod claim;
 mod closing;
 mod held;
 mod look;
@@ -216,7 +217,19 @@ impl Server {
     /// with its reasons.
     fn unavailable(&self, key: &Key, error: &StoreError, advice: &'static str) -> Answer {
         self.said.important(&chain(error));
-        Answer::about(key, Word::Unavailable, advice)
+        let lasts = match error {
+            StoreError::NoTable { .. } | StoreError::Denied { .. } | StoreError::Invalid { .. } => {
+                Some("the store refuses this server; a person must correct its settings")
+            }
+            StoreError::Malformed { .. } => {
+                Some("the record can't be read; a person must look at it")
+            }
+            _ => None,
+        };
+        Answer {
+            problem: lasts.map(str::to_owned),
+            ..Answer::about(key, Word::Unavailable, advice)
+        }
     }
 }
 

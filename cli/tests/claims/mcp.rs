@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
-use crate::lab::Lab;
+use crate::lab::{Lab, until};
 
 const KEY: &str = "thread#teams/platform/website:42:a1b2c3";
 
@@ -141,6 +141,35 @@ fn n48_an_agent_that_forgets_its_claim_loses_it_while_its_client_lives_on() {
     other.get("complete", json!({ "key": KEY, "result": 2 }), "completed");
     let told = one.get("wait", key(), "completed");
     assert_eq!(told["untrusted"]["result"], 2);
+}
+
+#[test]
+fn each_word_about_a_claim_begins_its_lease_anew() {
+    let lab = Lab::new();
+    let (mut one, mut other) = (Agent::start(&lab, &[]), Agent::start(&lab, &[]));
+    one.get(
+        "claim",
+        json!({ "key": KEY, "lease_seconds": SHORT }),
+        "claimed",
+    );
+    let end = || lab.record(KEY)["in_progress_expiration"].as_i64().unwrap();
+    // Each kind of word for itself.
+    for (tool, more) in [
+        ("claim", json!({ "lease_seconds": SHORT })),
+        ("update_activity", json!({ "activity": "at it" })),
+        ("checkpoint", json!({ "name": "step", "value": 1 })),
+    ] {
+        let before = end();
+        let mut arguments = more;
+        arguments["key"] = KEY.into();
+        until("a later end of the lease", || {
+            one.call(tool, arguments.clone());
+            (end() > before + 1000).then_some(())
+        });
+    }
+    other.get("claim", key(), "in_flight");
+    assert_eq!(lab.record(KEY)["attempt"], 1);
+    assert_eq!(lab.record(KEY)["activity"], "at it");
 }
 
 #[test]
