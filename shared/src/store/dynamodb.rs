@@ -134,7 +134,7 @@ impl DynamoDb {
             .table_name(&*self.table)
             .set_item(Some(to_item(record)))
             .set_condition_expression(expression.take_condition())
-            .set_expression_attribute_names(Some(expression.take_names()))
+            .set_expression_attribute_names(expression.take_names())
             .set_expression_attribute_values(expression.take_values())
             .return_values_on_condition_check_failure(OnFailure::AllOld);
         // Boxed, here and below: the SDK's futures are large, and those around them are moved.
@@ -169,7 +169,7 @@ impl DynamoDb {
             .key(ID, AttributeValue::S(id.to_owned()))
             .update_expression(expression.take_update())
             .set_condition_expression(expression.take_condition())
-            .set_expression_attribute_names(Some(expression.take_names()))
+            .set_expression_attribute_names(expression.take_names())
             .set_expression_attribute_values(expression.take_values())
             .return_values(returned)
             .return_values_on_condition_check_failure(OnFailure::AllOld);

@@ -211,9 +211,18 @@ impl<'a> Schedule<'a> {
         if self.next_call < self.plan.calls.len() {
             weigh(weights.start, Action::Start);
         }
-        (0..self.waiting.len()).for_each(|at| weigh(weights.deliver, Action::Deliver(at)));
+        // What an operator was shown must be able to change under their eyes: the mark of an entry
+        // that was on its way arrives.
+        let shown_untouched = self.shown.as_ref().is_some_and(|seen| seen.untouched);
+        let urgent = |message: &Message| 20 * u64::from(shown_untouched && message.marks());
+        for (at, waiting) in self.waiting.iter().enumerate() {
+            let weight = weights.deliver + urgent(&waiting.message);
+            weigh(weight, Action::Deliver(at));
+        }
         (0..self.replies.len()).for_each(|at| weigh(weights.reply, Action::Reply(at)));
-        (0..self.late.len()).for_each(|at| weigh(weights.late, Action::Late(at)));
+        for (at, message) in self.late.iter().enumerate() {
+            weigh(weights.late + urgent(message), Action::Late(at));
+        }
         let mut running = 0;
         for (at, slot) in self.slots.iter().enumerate() {
             if slot.future.is_some() {
@@ -236,7 +245,14 @@ impl<'a> Schedule<'a> {
             if over {
                 weigh(weights.ttl, Action::Ttl);
             }
-            weigh(weights.settle, Action::Settle);
+            let entering = self.waiting.iter().any(|one| one.message.marks())
+                || self.late.iter().any(Message::marks);
+            let unshown = self.shown.is_none() && state.untouched() && !state.running(self.now());
+            let settle = match entering && unshown {
+                true => 5 * weights.settle,
+                false => weights.settle,
+            };
+            weigh(settle, Action::Settle);
             weigh(weights.remove, Action::Remove);
             if state.owner.is_none() {
                 weigh(weights.foreign, Action::Foreign);

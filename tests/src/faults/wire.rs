@@ -54,6 +54,13 @@ pub(crate) struct Message {
     pub(crate) body: Bytes,
 }
 
+impl Message {
+    /// Whether it marks the entry of an operation.
+    pub(crate) fn marks(&self) -> bool {
+        matches!(&self.purpose, Purpose::Write(write) if matches!(**write, Write::Enter { .. }))
+    }
+}
+
 /// An answer of the engine, or one that the network makes up.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {

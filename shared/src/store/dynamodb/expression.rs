@@ -47,15 +47,18 @@ impl Expression {
         update
     }
 
-    /// The attribute names behind the placeholders.
-    pub(super) fn take_names(&mut self) -> HashMap<String, String> {
+    /// The attribute names behind the placeholders; `None` if there are none, which DynamoDB wants
+    /// told.
+    pub(super) fn take_names(&mut self) -> Option<HashMap<String, String>> {
+        if self.names.is_empty() {
+            return None;
+        }
         let names = std::mem::take(&mut self.names).into_iter();
-        names
-            .map(|(placeholder, name)| (["#", placeholder].concat(), name))
-            .collect()
+        let named = names.map(|(placeholder, name)| (["#", placeholder].concat(), name));
+        Some(named.collect())
     }
 
-    /// The values behind the placeholders; `None` if there are none, which DynamoDB wants told.
+    /// The values behind the placeholders; `None` likewise.
     pub(super) fn take_values(&mut self) -> Option<Item> {
         if self.values.is_empty() {
             return None;

@@ -124,7 +124,7 @@ impl Schedule<'_> {
         let now = self.now();
         let Some(seen) = self.shown.take() else {
             let state = self.oracle.current();
-            let state = state.filter(|state| !state.running(now) && state.owner.is_some());
+            let state = state.filter(|state| !state.running(now));
             self.shown = state.map(crate::faults::state::State::seen);
             if self.shown.is_some() {
                 self.note("the record is shown to an operator");
