@@ -24,6 +24,7 @@ pub mod watch;
 
 mod file;
 pub(crate) mod said;
+mod sweep;
 mod table;
 mod view;
 

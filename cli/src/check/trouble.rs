@@ -84,7 +84,9 @@ impl Trouble {
         match error {
             SdkError::ConstructionFailure(_) => Self::NotConfigured(root),
             SdkError::TimeoutError(_) => Self::Unreachable("no answer in time".to_owned()),
-            SdkError::DispatchFailure(failure) if failure.is_user() || failure.is_other() => {
+            SdkError::DispatchFailure(failure)
+                if (failure.is_user() || failure.is_other()) && !is_lost(error) =>
+            {
                 Self::NotConfigured(root)
             }
             SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => Self::Unreachable(root),
@@ -137,6 +139,19 @@ impl Trouble {
             ),
         }
     }
+}
+
+/// Whether the connection went away under the call, which the SDK does not tell from what it never
+/// sent.
+fn is_lost(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if cause.is::<hyper::Error>() {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 /// The first cause, which names what went wrong; what lies above it only says that something did.

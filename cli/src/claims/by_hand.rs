@@ -217,7 +217,7 @@ pub(super) async fn claim(
     let fingerprint = options.terms.fingerprint()?;
     let (claims, _) = options
         .store
-        .open(options.terms.config(), &environment)
+        .open_to_claim(options.terms.config(), &environment)
         .await?;
     if let Some(token) = &options.owner {
         let claim = match resumed(&claims, said, &options.key, Some(token), &environment).await? {

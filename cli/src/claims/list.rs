@@ -9,7 +9,7 @@ use firstclaim::{Config, Record, Status, StoreError};
 
 use super::get::colours;
 use super::table::Table;
-use super::view::{State, is_unknown, when};
+use super::view::{State, is_unknown, untouched, when};
 use super::{Error, print, store, view};
 use crate::escape::Escaped;
 
@@ -136,7 +136,7 @@ fn table(records: &[Record], now: EpochMillis, colours: bool) -> String {
             state.word().to_owned(),
             record.attempt.to_string(),
             when(record, *state, now),
-            about(record),
+            about(record, *state),
         ]);
     }
     let dress = |column: usize, cell: &str| match column {
@@ -150,7 +150,10 @@ fn table(records: &[Record], now: EpochMillis, colours: bool) -> String {
 }
 
 /// What is best to know of a record in one cell.
-fn about(record: &Record) -> String {
+fn about(record: &Record, state: State) -> String {
+    if let (State::Lapsed, Some(untouched)) = (state, untouched(record, state)) {
+        return untouched.to_owned();
+    }
     let text = match (&record.activity, &record.error, &record.settled) {
         (Some(activity), _, _) => activity.text.clone(),
         (None, Some(error), _) => format!("{}: {}", error.code, error.message),

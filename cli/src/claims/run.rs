@@ -113,7 +113,7 @@ pub(super) async fn run(
         source,
     })?;
     let config = options.terms.config();
-    let (claims, place) = options.place.open(config, environment).await?;
+    let (claims, place) = options.place.open_to_claim(config, environment).await?;
     let mut once = claims
         .once(key)
         .lease(options.terms.lease)
@@ -287,7 +287,8 @@ impl Run<'_> {
                 exit::SUPERSEDED,
                 format!(
                     "superseded: {key}, attempt {attempt}: {ran}, but attempt {winner} has the key \
-                     now; the result was dropped"
+                     now; the result was dropped (SHA-256 {})",
+                    stored.digest()
                 ),
             ),
             Recorded::Nothing(why) => (

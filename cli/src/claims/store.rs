@@ -8,11 +8,12 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use clap::Args;
 use firstclaim::aws::{Patience, loopback_config, sdk_config};
+use firstclaim::clock::Source;
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{Claims, Config};
 
 use super::said::Said;
-use super::{Error, FileOrTable, file};
+use super::{Error, FileOrTable, SOURCE, file, sweep};
 use crate::escape::Escaped;
 
 /// The table's name where only an endpoint is given, and the one in a file.
@@ -148,19 +149,43 @@ impl Options {
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<(FileOrTable, Place), Error> {
         let place = self.place(environment)?;
+        let client = self.connect(&place).await?;
+        Ok((claims(client, &place, config)?, place))
+    }
+
+    /// The same for a command that claims: before it does, some of what is over leaves the file.
+    pub(super) async fn open_to_claim(
+        &self,
+        config: Config,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<(FileOrTable, Place), Error> {
+        let place = self.place(environment)?;
+        let client = self.connect(&place).await?;
+        if let Place::File(folder) = &place {
+            sweep::sweep(&client, folder, SOURCE.now()).await;
+        }
+        Ok((claims(client, &place, config)?, place))
+    }
+
+    async fn connect(&self, place: &Place) -> Result<Client, Error> {
         self.said().note(&format!("using {place}"));
-        let store = match &place {
-            Place::File(folder) => DynamoDb::new(open_file(folder).await?, TABLE),
-            Place::Table { table, endpoint } => {
-                DynamoDb::new(open_table(endpoint.as_deref()).await, table.clone())
-            }
-        };
-        Ok((Claims::new(store, config)?, place))
+        match place {
+            Place::File(folder) => open_file(folder).await,
+            Place::Table { endpoint, .. } => Ok(open_table(endpoint.as_deref()).await),
+        }
     }
 
     pub(super) fn said(&self) -> Said {
         Said::new(self.quiet)
     }
+}
+
+fn claims(client: Client, place: &Place, config: Config) -> Result<FileOrTable, Error> {
+    let table = match place {
+        Place::File(_) => TABLE,
+        Place::Table { table, .. } => table,
+    };
+    Ok(Claims::new(DynamoDb::new(client, table), config)?)
 }
 
 /// The folder of what is kept between runs, where none is named; `None` where there is no home.

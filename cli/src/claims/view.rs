@@ -101,6 +101,8 @@ pub(super) struct Json<'a> {
     in_progress_expiration: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unentered: Option<u32>,
     #[serde(skip_serializing_if = "is_zero")]
     generation: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,6 +190,7 @@ pub(super) fn json(record: &Record, result: Option<&str>, now: EpochMillis) -> S
         expiration: record.expiration.map(|end| end.0),
         in_progress_expiration: record.lease.map(|lease| lease.0),
         policy: (record.policy == Policy::Hold).then_some("hold"),
+        unentered: record.unentered,
         generation: record.generation,
         validation: record
             .fingerprint
@@ -240,6 +243,9 @@ pub(super) fn text(
     line("attempt", &record.attempt.to_string());
     if record.policy == Policy::Hold {
         line("policy", "hold: nobody takes over, a person settles it");
+    }
+    if let Some(untouched) = untouched(record, state) {
+        line("entered", &format!("no: {untouched}"));
     }
     if record.generation > 0 {
         line("generation", &record.generation.to_string());
@@ -297,6 +303,18 @@ pub(super) fn text(
         line("window", &format!("until {}", at(end.millis())));
     }
     text
+}
+
+/// What it means that an attempt has not entered its operation; `None` where it may have.
+pub(super) fn untouched(record: &Record, state: State) -> Option<&'static str> {
+    if !record.untouched() {
+        return None;
+    }
+    match state {
+        State::Running => Some("it says so before its call goes out, and has not yet"),
+        State::Lapsed => Some("lost before its call went out; the next one may run it"),
+        _ => None,
+    }
 }
 
 /// When the lease ends or ended, in words.

@@ -1,5 +1,8 @@
 //! `get`, `list`, `watch` and `completions`: what people and programs see.
 
+use aws_sdk_dynamodb::types::AttributeValue;
+use firstclaim_cli::claims::store::{TABLE, open_file};
+
 use crate::lab::Lab;
 
 /// A key and texts that would act on a terminal.
@@ -158,4 +161,50 @@ fn completions_name_the_commands_and_nothing_hidden() {
         }
         assert!(!text.contains("exec"), "{shell}");
     }
+}
+
+/// What the worker leaves behind that marks its entry and was killed before its call.
+#[tokio::test]
+async fn a_claim_that_was_lost_before_its_call_is_shown_as_that() {
+    let lab = Lab::new();
+    let client = open_file(&lab.path("state")).await.unwrap();
+    for (id, marked, lease) in [
+        ("pay#lost", Some("2"), "1000"),
+        ("pay#unknown", None, "1000"),
+        ("pay#earlier", Some("1"), "1000"),
+        ("pay#running", Some("2"), "99999999999999"),
+    ] {
+        let number = |text: &str| AttributeValue::N(text.to_owned());
+        let mut put = client
+            .put_item()
+            .table_name(TABLE)
+            .item("id", AttributeValue::S(id.to_owned()))
+            .item("status", AttributeValue::S("INPROGRESS".to_owned()))
+            .item("owner", AttributeValue::S("somebody".to_owned()))
+            .item("policy", AttributeValue::S("hold".to_owned()))
+            .item("attempt", number("2"))
+            .item("expiration", number("99999999999"))
+            .item("in_progress_expiration", number(lease));
+        if let Some(attempt) = marked {
+            put = put.item("unentered", number(attempt));
+        }
+        put.send().await.unwrap();
+    }
+    let lost = "lost before its call went out; the next one may run it";
+    let get = |id: &str| lab.run(&["get", id, "-q"]).with(0).text();
+    assert!(get("pay#lost").contains(&format!("entered     no: {lost}")));
+    assert!(get("pay#running").contains("entered     no: it says so"));
+    for id in ["pay#unknown", "pay#earlier"] {
+        assert!(!get(id).contains("entered"), "{id}");
+    }
+    assert_eq!(lab.record("pay#lost")["unentered"], 2);
+    assert!(lab.record("pay#unknown").get("unentered").is_none());
+    let listed = lab.run(&["list", "-q"]).with(0).text();
+    let told = listed.lines().filter(|line| line.contains(lost));
+    assert_eq!(told.count(), 1, "{listed}");
+    let asked = lab.run(&["settle", "pay#lost", "--rerun", "--why", "x"]);
+    assert!(asked.with(1).stderr.contains(lost));
+    // It is what the next one finds: the key is free.
+    lab.run(&["claim", "pay#lost", "--hold"]).with(0);
+    lab.run(&["claim", "pay#unknown", "--hold"]).with(80);
 }

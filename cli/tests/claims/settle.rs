@@ -220,3 +220,21 @@ fn n35_a_new_downstream_key_comes_with_a_new_generation() {
     let third = lab.script("k", &[], show).end().with(5);
     assert_ne!(third.text(), first.text());
 }
+
+/// Case N47: whoever comes late is refused, and says so with the digest of what was dropped.
+#[test]
+fn n47_a_run_that_comes_late_says_who_has_the_key_and_what_was_dropped() {
+    let lab = Lab::new();
+    let mut running = lab.script("k", &[], "echo begun > begun; read line; echo late");
+    lab.wait_for("begun");
+    settle(&lab, &["--result", "\"by hand\""], &["--yes"]).with(0);
+    let stands = lab.record("k");
+    running.say("go");
+    let late = running.end().with(82);
+    assert!(late.stderr.contains("attempt 2 has the key"), "{late:?}");
+    let (_, digest) = late.stderr.split_once("SHA-256 ").unwrap();
+    let digest = digest.split(')').next().unwrap();
+    assert!(digest.len() == 64, "{late:?}");
+    assert_eq!(lab.record("k"), stands);
+    assert_eq!(stands["data"], "by hand");
+}

@@ -1,6 +1,8 @@
 //! Killed at any moment and started again: every event reaches the queue, and none is passed over.
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -10,10 +12,10 @@ use firstclaim_cli::dev::sqs::{self, Settings, Storage};
 use crate::lab::{Lab, until};
 use crate::server::{Log, Server, key};
 
-const EVENTS: usize = 60;
+const EVENTS: usize = 40;
 
 /// How many processes are killed while they follow.
-const KILLS: usize = 25;
+const KILLS: usize = 15;
 
 #[test]
 fn killed_at_any_moment_every_event_reaches_the_queue_and_none_is_skipped() {
@@ -34,7 +36,9 @@ fn killed_at_any_moment_every_event_reaches_the_queue_and_none_is_skipped() {
         move |request, stream| log.serve(request, stream, 1, Some(150 + chance.below(1500)))
     });
     let lab = Lab::new();
-    let url = server.queue_url("work");
+    // Slow, so that most kills meet an event that is being handed over.
+    let between = proxy(server.endpoint(), &chance);
+    let url = sqs::queue_url(&between, "work");
     let mut received: Vec<String> = Vec::new();
     let receive = |received: &mut Vec<String>| {
         while let [message] = &queue.receive(1, None).unwrap()[..] {
@@ -45,10 +49,10 @@ fn killed_at_any_moment_every_event_reaches_the_queue_and_none_is_skipped() {
     };
     let mut killed = 0;
     while killed < KILLS {
-        let running = lab.tail(&from.url, &["--queue", &url, "-q"]);
-        thread::sleep(Duration::from_millis(
-            20 + u64::try_from(chance.below(60)).unwrap(),
-        ));
+        let running = lab.tail(&from.url, &["--queue", &url]);
+        running.wait_for_stderr("following");
+        let lives = u64::try_from(chance.below(120)).unwrap();
+        thread::sleep(Duration::from_millis(lives));
         killed += usize::from(running.kill());
         // Read first: what lies before it must be in the queue by now.
         let position = lab.id();
@@ -70,6 +74,38 @@ fn killed_at_any_moment_every_event_reaches_the_queue_and_none_is_skipped() {
     receive(&mut received);
     let there: BTreeSet<String> = received.iter().cloned().collect();
     assert_eq!(there, (1..=EVENTS).map(key).collect());
+}
+
+/// The endpoint, behind a connection that takes its time, and loses requests and replies.
+fn proxy(endpoint: &str, chance: &Chance) -> String {
+    let to = endpoint["http://".len()..].to_owned();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let chance = chance.clone();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.unwrap();
+            let service = TcpStream::connect(&to).unwrap();
+            let back = (service.try_clone().unwrap(), client.try_clone().unwrap());
+            for (mut from, mut to) in [(client, service), back] {
+                let chance = chance.clone();
+                thread::spawn(move || {
+                    let mut buffer = [0; 8192];
+                    while let Ok(count @ 1..) = from.read(&mut buffer) {
+                        let pause = u64::try_from(chance.below(20)).unwrap();
+                        thread::sleep(Duration::from_millis(pause));
+                        if chance.below(12) == 0 || to.write_all(&buffer[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    // One of them may be closed already.
+                    let _ = from.shutdown(Shutdown::Both);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    url
 }
 
 /// Numbers by chance, the same in each run. Clones share them.

@@ -47,9 +47,9 @@ fn follow(dev: Dev, destination: &[&str]) {
     let run = |lab: &Lab| {
         for _ in 0..4 {
             let running = lab.tail(&from.url, destination);
-            thread::sleep(Duration::from_millis(
-                40 + u64::try_from(chance.below(60)).unwrap(),
-            ));
+            running.wait_for_stderr("following");
+            let lives = u64::try_from(chance.below(60)).unwrap();
+            thread::sleep(Duration::from_millis(lives));
             running.kill();
         }
         lab.tail(&from.url, destination)

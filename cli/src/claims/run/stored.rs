@@ -4,7 +4,7 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use firstclaim::Key;
+use firstclaim::{Fingerprint, Key};
 use serde::{Deserialize, Serialize};
 
 /// How much of each stream is stored, in bytes. Both together always fit into a record's companion,
@@ -78,6 +78,13 @@ impl Stream {
 }
 
 impl Stored {
+    /// The digest of what would have been recorded, as the library's log tells it too.
+    pub(super) fn digest(&self) -> String {
+        // Texts and numbers: writing them can't fail.
+        let bytes = serde_json::to_vec(self).unwrap_or_default();
+        Fingerprint::of_raw(&bytes).to_hex()
+    }
+
     pub(super) fn exit(exit_code: u8) -> Self {
         Self {
             exit_code,
