@@ -3,8 +3,8 @@
 //!
 //! It reads the environment that the functions read, and flags for what it does not find there.
 //! Nothing that it does has an effect: one probe record is claimed, answered and removed again; the
-//! target is asked with `OPTIONS`, which is safe by definition, without body and token; nothing is
-//! sent to a queue.
+//! target is asked with `OPTIONS`, which is safe by definition, without body and token; the threads
+//! server is asked for its tools; nothing is sent to a queue.
 //!
 //! Each line has a status: `ok`; `warning`, which works but not for long or not for everybody;
 //! `fault`; `skipped`, where there was nothing to look at. What could not be looked at (a call that
@@ -37,6 +37,7 @@
 //! | `senders` | the senders and their secrets can be read and are well formed |
 //! | `target` | each target answers |
 //! | `target-token` | its token can be read |
+//! | `threads` | the threads server answers, takes the token, and has the tools |
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ mod senders;
 mod settings;
 mod table;
 mod target;
+mod threads;
 mod trouble;
 
 pub use finding::{Finding, Status};
@@ -178,12 +180,13 @@ pub async fn check(
     source: impl Source + Clone,
 ) -> Result<Report, Error> {
     let settings = Settings::read(options, environment)?;
-    let (store, queues, senders, targets, token) = tokio::join!(
+    let (store, queues, senders, targets, token, threads) = tokio::join!(
         Box::pin(table::check(&settings, source)),
         Box::pin(queue::check(&settings)),
         Box::pin(senders::check(&settings)),
         Box::pin(target::check(&settings)),
         Box::pin(target::check_token(&settings)),
+        Box::pin(threads::check(&settings)),
     );
     let store_answered = store.answered;
     let findings = [
@@ -193,6 +196,7 @@ pub async fn check(
         senders,
         targets,
         token,
+        threads,
     ];
     Ok(Report {
         findings: findings.concat(),

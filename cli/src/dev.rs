@@ -42,7 +42,7 @@ use stack::Stack;
 #[command(after_help = "\
 The functions' other settings are read from the environment: BATCH_CONCURRENCY, BODY_LIMIT, \
 CLAIMS_ON_LAPSE, CLAIMS_WINDOW, MIN_REMAINING, PUBLIC_URL, TARGET_TIMEOUT, TARGET_TOKEN, \
-ALLOW_HTTP. RUST_LOG=info shows the functions' logs, as JSON on stderr. NO_COLOR is honoured. A \
+THREADS_TOKEN, THREADS_URL, ALLOW_HTTP. RUST_LOG=info shows the functions' logs, as JSON on stderr. NO_COLOR is honoured. A \
 port of 0 means any free one.")]
 pub struct Options {
     /// Port of the webhook endpoint

@@ -18,6 +18,7 @@ mod peers;
 mod powertools;
 mod recovery;
 mod store;
+mod threads;
 mod whole;
 mod worker;
 
@@ -59,6 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
         recovery::tests(),
         peers::tests(),
         powertools::tests(),
+        threads::tests(),
         worker::tests(),
         whole::tests(),
     ]

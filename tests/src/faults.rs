@@ -28,7 +28,7 @@ pub mod mutant;
 mod oracle;
 mod plan;
 pub mod processes;
-mod random;
+pub(crate) mod random;
 mod schedule;
 mod state;
 mod wire;

@@ -15,10 +15,12 @@ pub mod poll;
 pub mod process;
 pub mod proxy;
 pub mod queue_stub;
+pub mod responders;
 pub mod runtime_api;
 pub mod soak;
 pub mod target;
 pub mod template;
+pub mod threads;
 pub mod throughput;
 
 pub use engine::Engine;

@@ -240,6 +240,38 @@ impl Process {
         Ok(())
     }
 
+    /// Suspends the process (SIGSTOP), as a machine that pages or a container that is frozen does.
+    ///
+    /// # Errors
+    ///
+    /// It had ended already.
+    pub async fn suspend(&self) -> anyhow::Result<()> {
+        self.signal("STOP").await
+    }
+
+    /// Lets a suspended process go on (SIGCONT).
+    ///
+    /// # Errors
+    ///
+    /// It had ended already.
+    pub async fn resume(&self) -> anyhow::Result<()> {
+        self.signal("CONT").await
+    }
+
+    async fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let id = self.child.id().context("it has ended")?;
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(id.to_string())
+            .status()
+            .await
+            .context("no `kill`")?;
+        if !sent.success() {
+            bail!("{} could not be sent to {}", name, self.name);
+        }
+        Ok(())
+    }
+
     /// Its resident memory in bytes, where the system tells (Linux).
     #[must_use]
     pub fn resident(&self) -> Option<u64> {

@@ -24,7 +24,7 @@ use crate::engine::Engine;
 use crate::lab::Log;
 
 mod pump;
-mod target;
+pub(crate) mod target;
 
 use pump::Pump;
 use target::Idempotent;

@@ -67,6 +67,8 @@ struct State {
     always: Option<Behaviour>,
     received: Vec<Received>,
     effects: BTreeMap<String, usize>,
+    /// What its answers have as `links`, as JSON.
+    links: Option<String>,
     in_flight: usize,
     peak: usize,
 }
@@ -98,6 +100,11 @@ impl Target {
     /// What happens to every request that no plan speaks of.
     pub fn always(&self, behaviour: Behaviour) {
         lock(&self.state).always = Some(behaviour);
+    }
+
+    /// Names these links, as JSON, in each answer from now on.
+    pub fn links(&self, links: &str) {
+        lock(&self.state).links = Some(links.to_owned());
     }
 
     /// Every request, in the order of arrival.
@@ -153,7 +160,11 @@ async fn serve(state: Arc<Mutex<State>>, request: Request<Bytes>) -> Reply {
         let mut state = lock(&state);
         let count = state.effects.entry(key.clone()).or_default();
         *count += 1;
-        let body = format!(r#"{{"effect":{count}}}"#);
+        let count = *count;
+        let body = match &state.links {
+            Some(links) => format!(r#"{{"effect":{count},"links":{links}}}"#),
+            None => format!(r#"{{"effect":{count}}}"#),
+        };
         answer(200, &[("content-type", "application/json")], body)
     };
     let reply = match behaviour {

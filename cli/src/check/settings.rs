@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use queue::config::TokenSource;
+use queue::config::{TargetSettings, ThreadsSettings, TokenSource};
 use serde_json::Value;
 
 use super::finding::Finding;
@@ -29,6 +29,8 @@ pub(super) struct Settings {
     /// The targets, with the name of the variable or sender that names each.
     pub(super) targets: Vec<(String, reqwest::Url)>,
     pub(super) token: TokenSource,
+    /// The threads server, with the target's settings that its client shares.
+    pub(super) threads: Option<(ThreadsSettings, TargetSettings)>,
     pub(super) worker_timeout: Option<Duration>,
     pub(super) limit: Duration,
     /// Which settings are set, and what is wrong with them.
@@ -46,7 +48,7 @@ pub(super) enum SendersFrom {
 }
 
 /// The variables whose values are read here, in the order of the contract.
-const VARIABLES: [&str; 17] = [
+const VARIABLES: [&str; 20] = [
     "CLAIMS_TABLE",
     "CLAIMS_WINDOW",
     "CLAIMS_ON_LAPSE",
@@ -60,6 +62,9 @@ const VARIABLES: [&str; 17] = [
     "TARGET_TIMEOUT",
     "TARGET_TOKEN",
     "TARGET_TOKEN_SECRET_ARN",
+    "THREADS_URL",
+    "THREADS_TOKEN",
+    "THREADS_TOKEN_SECRET_ARN",
     "ALLOW_HTTP",
     "BATCH_CONCURRENCY",
     "MIN_REMAINING",
@@ -124,6 +129,10 @@ impl Settings {
             senders: senders_from(lookup("SENDERS"), lookup("SENDERS_SECRET_ARN")),
             targets,
             token,
+            threads: worker.as_ref().and_then(|worker| {
+                let threads = worker.threads.clone()?;
+                Some((threads, worker.target.clone()))
+            }),
             queue_url,
             worker_timeout: options.worker_timeout,
             limit: options.limit,

@@ -11,6 +11,7 @@ mod secrets;
 mod store;
 mod stub;
 mod targets;
+mod threads;
 
 /// The options of a run, with what the environment holds.
 #[derive(Clone)]

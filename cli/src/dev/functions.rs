@@ -12,7 +12,7 @@ use super::function::Handler;
 use super::senders::{Senders, SendersError};
 
 /// What the functions may be told by the environment of `dev` too. All else it decides itself.
-const PASSED_ON: [&str; 8] = [
+const PASSED_ON: [&str; 10] = [
     "ALLOW_HTTP",
     "BATCH_CONCURRENCY",
     "BODY_LIMIT",
@@ -21,6 +21,8 @@ const PASSED_ON: [&str; 8] = [
     "MIN_REMAINING",
     "TARGET_TIMEOUT",
     "TARGET_TOKEN",
+    "THREADS_TOKEN",
+    "THREADS_URL",
 ];
 
 /// The functions' settings, checked.
@@ -108,7 +110,12 @@ impl Functions {
             settings.sqs_endpoint.as_deref(),
         );
         let target = queue::Target::new(settings.target, sqs)?;
-        let worker = queue::Worker::new(claims, queues, target, settings.concurrency);
+        let threads = settings
+            .threads
+            .map(|settings| queue::Threads::new(settings, &target, sqs));
+        let threads = threads.transpose()?;
+        let worker =
+            queue::Worker::new(claims, queues, target, settings.concurrency).with_threads(threads);
         Ok(move |event: LambdaEvent<Value>| {
             let worker = worker.clone();
             async move { serde_json::to_value(worker.handle(event).await) }

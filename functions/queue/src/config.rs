@@ -10,8 +10,11 @@ use reqwest::Url;
 use tracing_subscriber::EnvFilter;
 
 mod read;
+mod threads;
 
 use crate::config::read::Reader;
+
+pub use threads::ThreadsSettings;
 
 /// How many records are worked on at once, unless `BATCH_CONCURRENCY` says otherwise.
 pub const CONCURRENCY: usize = 10;
@@ -34,6 +37,8 @@ pub struct Settings {
     pub claims: Config,
     /// Where and how the operation is applied.
     pub target: TargetSettings,
+    /// `THREADS_URL`: the server that events of threads are told to; `None` where nothing is.
+    pub threads: Option<ThreadsSettings>,
     /// `DEAD_LETTER_URL`: the queue for what can't succeed. Without one it is returned to SQS,
     /// whose redrive policy moves it.
     pub dead_letter_url: Option<String>,
@@ -73,11 +78,11 @@ impl TargetSettings {
     }
 }
 
-/// Where the bearer token for the target comes from.
+/// Where a bearer token comes from.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum TokenSource {
-    /// The target asks for none.
+    /// None is asked for.
     None,
     /// This token.
     Fixed(String),
@@ -172,16 +177,13 @@ impl Settings {
             Ok(_) => Ok(text.to_owned()),
             Err(_) => Err("must be a log filter, such as info or queue=debug".to_owned()),
         });
-        for variable in ["THREADS_URL", "THREADS_TOKEN", "THREADS_TOKEN_SECRET_ARN"] {
-            if read.text(variable).is_some() {
-                read.fault(variable, "threads are not supported yet; remove it");
-            }
-        }
+        let threads = threads::read(&mut read);
         match (table, target, read.into_faults()) {
             (Some(table), Some(target), None) => Ok(Self {
                 table,
                 claims,
                 target,
+                threads,
                 dead_letter_url,
                 concurrency: concurrency.unwrap_or(CONCURRENCY),
                 sqs_endpoint,
@@ -236,13 +238,10 @@ fn claims<L: Fn(&str) -> Option<String>>(read: &mut Reader<L>) -> Config {
 }
 
 fn target<L: Fn(&str) -> Option<String>>(read: &mut Reader<L>) -> Option<TargetSettings> {
-    let allow_http = read.optional("ALLOW_HTTP", |text| match text {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err("must be `true` or `false`".to_owned()),
+    let allow_http = allow_http(read);
+    let url = read.required("TARGET_URL", |text| {
+        target_url(text, "TARGET_TOKEN", allow_http)
     });
-    let allow_http = allow_http.unwrap_or(false);
-    let url = read.required("TARGET_URL", |text| target_url(text, allow_http));
     let senders = read.optional("SENDERS", |text| sender_targets(text, allow_http));
     if senders.is_none() && read.text("SENDERS_SECRET_ARN").is_some() {
         read.fault(
@@ -258,7 +257,22 @@ fn target<L: Fn(&str) -> Option<String>>(read: &mut Reader<L>) -> Option<TargetS
         }
         Ok(timeout)
     });
-    let fixed = read.optional("TARGET_TOKEN", |text| {
+    let token = token(read, "TARGET_TOKEN", "TARGET_TOKEN_SECRET_ARN");
+    Some(TargetSettings {
+        url: url?,
+        senders: senders.unwrap_or_default(),
+        timeout: timeout.unwrap_or(TARGET_TIMEOUT),
+        token,
+    })
+}
+
+/// A token, given as it is or by its secret's ARN.
+fn token<L: Fn(&str) -> Option<String>>(
+    read: &mut Reader<L>,
+    as_it_is: &'static str,
+    by_arn: &'static str,
+) -> TokenSource {
+    let fixed = read.optional(as_it_is, |text| {
         // A token that can't stand in a header would fail every call, one by one.
         if text.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(text.to_owned())
@@ -266,25 +280,25 @@ fn target<L: Fn(&str) -> Option<String>>(read: &mut Reader<L>) -> Option<TargetS
             Err("must be visible ASCII characters only".to_owned())
         }
     });
-    let secret = read.text("TARGET_TOKEN_SECRET_ARN");
-    let token = match (fixed, secret) {
+    match (fixed, read.text(by_arn)) {
         (None, None) => TokenSource::None,
         (Some(token), None) => TokenSource::Fixed(token),
         (None, Some(arn)) => TokenSource::SecretsManager(arn),
         (Some(_), Some(_)) => {
-            read.fault(
-                "TARGET_TOKEN_SECRET_ARN",
-                "is set together with TARGET_TOKEN; only one can hold",
-            );
+            let found = format!("is set together with {as_it_is}; only one can hold");
+            read.fault(by_arn, found);
             TokenSource::None
         }
-    };
-    Some(TargetSettings {
-        url: url?,
-        senders: senders.unwrap_or_default(),
-        timeout: timeout.unwrap_or(TARGET_TIMEOUT),
-        token,
-    })
+    }
+}
+
+fn allow_http<L: Fn(&str) -> Option<String>>(read: &mut Reader<L>) -> bool {
+    let allowed = read.optional("ALLOW_HTTP", |text| match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("must be `true` or `false`".to_owned()),
+    });
+    allowed.unwrap_or(false)
 }
 
 fn concurrency(text: &str) -> Result<usize, String> {
@@ -301,10 +315,10 @@ fn queue_url(text: &str) -> Result<String, String> {
     }
 }
 
-fn target_url(text: &str, allow_http: bool) -> Result<Url, String> {
+fn target_url(text: &str, token: &str, allow_http: bool) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("contains credentials; use TARGET_TOKEN".to_owned());
+        return Err(format!("contains credentials; use {token}"));
     }
     match url.scheme() {
         "https" => Ok(url),
@@ -343,10 +357,12 @@ fn sender_targets(text: &str, allow_http: bool) -> Result<BTreeMap<String, Url>,
     senders
         .into_iter()
         .filter_map(|(name, sender)| sender.target.map(|target| (name, target)))
-        .map(|(name, target)| match target_url(&target, allow_http) {
-            Ok(url) => Ok((name, url)),
-            Err(found) => Err(format!("the target of {name:?} {found}")),
-        })
+        .map(
+            |(name, target)| match target_url(&target, "TARGET_TOKEN", allow_http) {
+                Ok(url) => Ok((name, url)),
+                Err(found) => Err(format!("the target of {name:?} {found}")),
+            },
+        )
         .collect()
 }
 

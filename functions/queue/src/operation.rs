@@ -14,6 +14,9 @@
 //! What an SNS topic delivers raw is the message itself and has no id of its own, so that it needs
 //! a `key`. Ids that are made here begin with `[`, which a sender's own text never does: see
 //! [`foreign`].
+//!
+//! Where there is a threads server, the first two rows have a key of their [`thread`], if they name
+//! one; a message that does needs no `key`.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +25,13 @@ use firstclaim::{Envelope, Fingerprint, Key, KeyError};
 use serde_json::value::RawValue;
 
 use crate::message::{Body, Message};
+use crate::threads::{NameError, ThreadName};
 
 mod eventbridge;
 mod foreign;
 mod s3;
 mod sns;
+mod thread;
 
 /// The scope of the keys of messages that are no envelopes, and what the target is told in place
 /// of their sender.
@@ -52,6 +57,8 @@ pub(crate) struct Operation {
     pub(crate) content_type: String,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
+    /// The thread that it is told to; never set where there is no threads server.
+    pub(crate) thread: Option<ThreadName>,
 }
 
 /// What services send when they are wired up, or when there is nothing to tell.
@@ -106,6 +113,17 @@ pub(crate) enum Undecoded {
     Envelope(#[source] EnvelopeError),
     #[error("a record of the S3 notification lacks what tells its event from others")]
     S3Record,
+    /// One that can't be, or several.
+    #[error(
+        "the message names {}",
+        .0.map_or("several threads".to_owned(), |error| format!("no thread that can be: {error}"))
+    )]
+    Thread(Option<NameError>),
+    #[error(
+        "the message names a thread, and its first of `revision`, `id` and `key` is missing or no \
+         text or whole number of 1 to 255 characters"
+    )]
+    NoRevision,
     /// Only a person can visit the address in it.
     #[error("an SNS topic asks for its subscription to be confirmed")]
     Subscription,
@@ -122,6 +140,8 @@ impl Undecoded {
             Self::BadKey(_) => "bad_key",
             Self::Envelope(_) => "bad_envelope",
             Self::S3Record => "bad_s3_record",
+            Self::Thread(_) => "bad_thread",
+            Self::NoRevision => "bad_revision",
             Self::Subscription => "sns_subscription",
         }
     }
@@ -139,8 +159,9 @@ fn place(error: &EnvelopeError) -> String {
 type Members<'a> = BTreeMap<String, &'a RawValue>;
 
 impl Asked {
-    /// Reads what a message asks for.
-    pub(crate) fn decode(message: &Message) -> Result<Self, Undecoded> {
+    /// Reads what a message asks for; whether it names a thread only where `threads` says that
+    /// there is a server to tell.
+    pub(crate) fn decode(message: &Message, threads: bool) -> Result<Self, Undecoded> {
         let text = match &message.body {
             Body::Text(text) if !text.trim().is_empty() => text,
             _ => return Err(Undecoded::NoBody),
@@ -148,11 +169,11 @@ impl Asked {
         let members = members(text).ok_or(Undecoded::NotAnObject)?;
         // For people only: a redrive changes it, so it has no part in the key.
         let delivery = message.id.as_deref().unwrap_or_default();
-        if let Some(asked) = Self::direct(text, &members, delivery)? {
+        if let Some(asked) = Self::direct(text, &members, delivery, threads)? {
             return Ok(asked);
         }
         match sns::Notification::of(&members)? {
-            Some(notification) => notification.decode(),
+            Some(notification) => notification.decode(threads),
             None => Err(Undecoded::NoKey),
         }
     }
@@ -163,20 +184,31 @@ impl Asked {
         text: &str,
         members: &Members<'_>,
         delivery: &str,
+        threads: bool,
     ) -> Result<Option<Self>, Undecoded> {
         let version = members.get("v").map(|v| v.get().parse::<u64>());
         if let Some(Ok(_)) = version {
             return match Envelope::from_json(text) {
-                Ok(envelope) => Ok(Some(Operation::from_envelope(envelope).into())),
+                Ok(envelope) => Ok(Some(Operation::from_envelope(envelope, threads)?.into())),
                 Err(EnvelopeError::Version(version)) => Err(Undecoded::Version(version)),
                 Err(error) => Err(Undecoded::Envelope(error)),
             };
         }
-        if let Some(key) = members.get("key") {
+        let thread = match threads {
+            true => thread::named(members)?,
+            false => None,
+        };
+        let key = match (&thread, members.get("key")) {
+            (Some(thread), _) => Some(thread::key(thread, members)?),
+            (None, Some(key)) => Some(foreign::key(key)?),
+            (None, None) => None,
+        };
+        if let Some(key) = key {
             let payload = members.get("payload").map_or(text, |payload| payload.get());
             let operation = Operation {
                 fingerprint: Some(Fingerprint::of_bytes(payload.as_bytes())),
-                ..Operation::foreign(foreign::key(key)?, delivery, payload)
+                thread,
+                ..Operation::foreign(key, delivery, payload)
             };
             return Ok(Some(operation.into()));
         }
@@ -197,9 +229,16 @@ impl From<Operation> for Asked {
 }
 
 impl Operation {
-    fn from_envelope(envelope: Envelope) -> Self {
-        Self {
-            key: envelope.key,
+    fn from_envelope(envelope: Envelope, threads: bool) -> Result<Self, Undecoded> {
+        let (thread, key) = match envelope.thread.filter(|_| threads) {
+            Some(thread) => {
+                let (thread, key) = thread::of_envelope(&thread, &envelope.key)?;
+                (Some(thread), key)
+            }
+            None => (None, envelope.key),
+        };
+        Ok(Self {
+            key,
             fingerprint: envelope.fingerprint,
             sender: envelope.sender,
             kind: envelope.kind,
@@ -207,7 +246,8 @@ impl Operation {
             content_type: envelope.content_type,
             headers: envelope.headers,
             body: envelope.body,
-        }
+            thread,
+        })
     }
 
     /// An operation that somebody else than our door asks for. It has no fingerprint: a key that
@@ -222,6 +262,7 @@ impl Operation {
             content_type: "application/json".to_owned(),
             headers: BTreeMap::new(),
             body: body.as_bytes().to_vec(),
+            thread: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::config::Settings;
 use crate::queues::Sqs;
 use crate::target::{Target, TargetError};
+use crate::threads::Threads;
 use crate::worker::Worker;
 
 /// Why the function does not serve.
@@ -43,7 +44,11 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         settings.sqs_endpoint.as_deref(),
     );
     let target = Target::new(settings.target, &sdk)?;
-    let worker = Worker::new(claims, queues, target, settings.concurrency);
+    let threads = settings
+        .threads
+        .map(|settings| Threads::new(settings, &target, &sdk));
+    let threads = threads.transpose()?;
+    let worker = Worker::new(claims, queues, target, settings.concurrency).with_threads(threads);
     let service = service_fn(|event: LambdaEvent<Value>| {
         let worker = worker.clone();
         async move {

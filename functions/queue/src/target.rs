@@ -13,12 +13,12 @@ use reqwest::{Client, Response, Url};
 
 mod answer;
 mod headers;
-mod token;
 
 pub use answer::{ANSWER_LIMIT, Applied, Class, Refusal, retry_after};
+pub(crate) use headers::percent_encoded;
 
 use crate::config::TargetSettings;
-use token::Token;
+use crate::token::Token;
 
 /// The step that a downstream key is made for: one operation, one call.
 pub const STEP: &str = "target";
@@ -125,11 +125,17 @@ impl Target {
             .build()?;
         Ok(Self {
             http,
-            token: Arc::new(Token::new(settings.token, sdk).ok_or(TargetError::Token)?),
+            token: Arc::new(Token::new(settings.token, sdk, "target").ok_or(TargetError::Token)?),
             url: settings.url,
             senders: Arc::new(settings.senders),
             timeout: settings.timeout,
         })
+    }
+
+    /// The HTTP client, for what else this process calls: it follows no redirects and uses no
+    /// proxies of the environment.
+    pub(crate) fn http(&self) -> &Client {
+        &self.http
     }
 
     /// Where calls of `sender` go. Nothing is sent to the target.
@@ -141,7 +147,13 @@ impl Target {
         let url = self.senders.get(sender).unwrap_or(&self.url);
         // The token was given for TARGET_URL; another host must not learn it.
         let token = if url.origin() == self.url.origin() {
-            self.token.current(now).await?
+            let token = self.token.current(now).await;
+            token.map_err(|_| {
+                Refusal::unsent(
+                    "token_unavailable",
+                    "the target's token could not be read from Secrets Manager",
+                )
+            })?
         } else {
             None
         };

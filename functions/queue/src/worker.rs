@@ -20,6 +20,7 @@ use tracing::Instrument;
 mod backoff;
 mod pace;
 mod record;
+mod thread;
 
 use crate::answer::{BatchAnswer, ItemFailure};
 use crate::log::{chain, printable};
@@ -27,6 +28,7 @@ use crate::message::{Message, read_batch};
 use crate::operation::{Asked, Noise, Operation, Undecoded};
 use crate::queues::{DeadLetter, Queues, Reason};
 use crate::target::Target;
+use crate::threads::Threads;
 use pace::Pace;
 use record::{Ended, Returned, Settled};
 
@@ -43,6 +45,7 @@ pub struct Worker<S, Q> {
     claims: Claims<S>,
     queues: Q,
     target: Target,
+    threads: Option<Threads>,
     concurrency: usize,
     metrics: Arc<Metrics>,
     pace: Arc<Pace>,
@@ -86,10 +89,18 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             claims,
             queues,
             target,
+            threads: None,
             concurrency: concurrency.max(1),
             metrics: Arc::new(Metrics::new("queue")),
             pace: Arc::default(),
         }
+    }
+
+    /// The same, for a deployment that has a threads server: events that name a thread are told
+    /// there.
+    #[must_use]
+    pub fn with_threads(self, threads: Option<Threads>) -> Self {
+        Self { threads, ..self }
     }
 
     /// Writes what was counted since the last call, as CloudWatch embedded metrics.
@@ -128,7 +139,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         let records: Vec<Record> = messages
             .into_iter()
             .map(|message| Record {
-                asked: Asked::decode(&message),
+                asked: Asked::decode(&message, self.threads.is_some()),
                 message,
             })
             .collect();

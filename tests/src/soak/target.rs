@@ -12,7 +12,7 @@ use crate::http::{Reply, Server, answer};
 /// One call of so many fails.
 const FAILURES: u64 = 20;
 
-pub(super) struct Idempotent {
+pub(crate) struct Idempotent {
     server: Server,
     state: Arc<Mutex<State>>,
 }
@@ -25,7 +25,7 @@ struct State {
 }
 
 impl Idempotent {
-    pub(super) async fn start(seed: u64) -> anyhow::Result<Self> {
+    pub(crate) async fn start(seed: u64) -> anyhow::Result<Self> {
         let state = Arc::new(Mutex::new(State {
             random: Random(seed ^ 0x5eed),
             calls: 0,
@@ -40,19 +40,19 @@ impl Idempotent {
         Ok(Self { server, state })
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("{}/apply", self.server.url())
     }
 
-    pub(super) fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         lock(&self.state).calls
     }
 
-    pub(super) fn effects(&self) -> usize {
+    pub(crate) fn effects(&self) -> usize {
         lock(&self.state).effects.values().map(BTreeSet::len).sum()
     }
 
-    pub(super) fn doubled(&self) -> usize {
+    pub(crate) fn doubled(&self) -> usize {
         let state = lock(&self.state);
         state.effects.values().map(|keys| keys.len() - 1).sum()
     }
@@ -77,7 +77,7 @@ fn serve(state: &mut State, request: &Request<Bytes>) -> Reply {
         answer(
             200,
             &[("content-type", "application/json")],
-            r#"{"applied":true}"#,
+            r#"{"applied":true,"links":[{"kind":"branch","target":"codex/thread-42"}]}"#,
         )
     };
     match state.random.below(FAILURES * 4) {

@@ -90,7 +90,7 @@ fn all_faults_come_together_one_on_a_line() {
         ("BATCH_CONCURRENCY", "0"),
         ("DEAD_LETTER_URL", "dead"),
         ("RUST_LOG", "queue=loud"),
-        ("THREADS_URL", "https://threads.example"),
+        ("THREADS_URL", "http://threads.example"),
         ("SENDERS_SECRET_ARN", "arn"),
     ])
     .unwrap_err();
@@ -122,7 +122,7 @@ fn all_faults_come_together_one_on_a_line() {
 
 #[test]
 fn a_target_is_https_unless_it_is_here_or_that_is_allowed() {
-    let url = |url: &str| target_url(url, false);
+    let url = |url: &str| target_url(url, "TARGET_TOKEN", false);
     for fine in [
         "https://target.example/apply?x=1",
         "http://localhost:1/",
@@ -143,7 +143,7 @@ fn a_target_is_https_unless_it_is_here_or_that_is_allowed() {
         let found = url(wrong).unwrap_err();
         assert!(!found.contains("secret@"), "{found}");
     }
-    assert!(target_url("http://target.example", true).is_ok());
+    assert!(target_url("http://target.example", "TARGET_TOKEN", true).is_ok());
 }
 
 #[test]
@@ -225,4 +225,56 @@ fn outside_lambda_that_is_a_fault_too() {
         named,
         ["CLAIMS_TABLE", "TARGET_URL", "AWS_LAMBDA_RUNTIME_API"]
     );
+}
+
+#[test]
+fn a_threads_server_is_there_with_its_url_only() {
+    let threads = |variables: &[(&str, &str)]| {
+        let mut all = variables.to_vec();
+        all.push(("CLAIMS_TABLE", "claims"));
+        all.push(("TARGET_URL", "https://target.example/apply"));
+        read(&all).unwrap().threads
+    };
+    assert!(threads(&[("THREADS_URL", ""), ("THREADS_TOKEN_SECRET_ARN", "")]).is_none());
+    let url = ("THREADS_URL", "https://threads.example/mcp");
+    let settings = threads(&[url, ("THREADS_TOKEN", "s3cr3t-value")]).unwrap();
+    assert_eq!(settings.url.as_str(), url.1);
+    assert!(matches!(settings.token, TokenSource::Fixed(_)));
+    assert!(!format!("{settings:?}").contains("s3cr3t"));
+    let settings = threads(&[url, ("THREADS_TOKEN_SECRET_ARN", "arn")]).unwrap();
+    assert!(matches!(settings.token, TokenSource::SecretsManager(_)));
+    let here = threads(&[("THREADS_URL", "http://127.0.0.1:7070/mcp")]).unwrap();
+    assert!(matches!(here.token, TokenSource::None));
+    for (variables, fault) in [
+        (
+            &[("THREADS_TOKEN", "s3cr3t-value")][..],
+            "THREADS_TOKEN: is set without THREADS_URL",
+        ),
+        (
+            &[("THREADS_TOKEN_SECRET_ARN", "arn")],
+            "THREADS_TOKEN_SECRET_ARN: is set without THREADS_URL",
+        ),
+        (
+            &[
+                url,
+                ("THREADS_TOKEN", "s3cr3t-value"),
+                ("THREADS_TOKEN_SECRET_ARN", "arn"),
+            ],
+            "THREADS_TOKEN_SECRET_ARN: is set together with THREADS_TOKEN; only one can hold",
+        ),
+        (
+            &[url, ("THREADS_TOKEN", "s3cr3t value")],
+            "THREADS_TOKEN: must be visible ASCII characters only",
+        ),
+        (
+            &[("THREADS_URL", "http://threads.example/mcp")],
+            "THREADS_URL: must be https (or set ALLOW_HTTP=true)",
+        ),
+        (
+            &[("THREADS_URL", "https://s3cr3t-value@threads.example/mcp")],
+            "THREADS_URL: contains credentials; use THREADS_TOKEN",
+        ),
+    ] {
+        assert_eq!(faults(variables), fault);
+    }
 }

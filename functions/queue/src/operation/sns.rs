@@ -35,10 +35,10 @@ impl Notification {
     }
 
     /// What its message asks for; one that says nothing of itself is known by the notification.
-    pub(super) fn decode(&self) -> Result<Asked, Undecoded> {
+    pub(super) fn decode(&self, threads: bool) -> Result<Asked, Undecoded> {
         let members = members(&self.message);
         if let Some(members) = &members
-            && let Some(asked) = Asked::direct(&self.message, members, &self.id)?
+            && let Some(asked) = Asked::direct(&self.message, members, &self.id, threads)?
         {
             return Ok(asked);
         }

@@ -3,17 +3,27 @@ use serde_json::json;
 use super::*;
 use crate::message::read_batch;
 
+mod threads;
+
 fn asked(body: &str) -> Result<Asked, Undecoded> {
+    asked_with(body, false)
+}
+
+fn asked_with(body: &str, threads: bool) -> Result<Asked, Undecoded> {
     let event = json!({"Records": [{"messageId": "m-1", "body": body}]});
-    Asked::decode(&read_batch(event).unwrap().remove(0))
+    Asked::decode(&read_batch(event).unwrap().remove(0), threads)
 }
 
 /// The only operation of a message.
 fn decode(body: &str) -> Result<Operation, Undecoded> {
-    asked(body).map(|asked| match asked {
+    asked(body).map(only)
+}
+
+fn only(asked: Asked) -> Operation {
+    match asked {
         Asked::Operations(mut operations) if operations.len() == 1 => operations.remove(0),
         other => panic!("{other:?}"),
-    })
+    }
 }
 
 fn key_of(key: &str) -> Result<String, &'static str> {

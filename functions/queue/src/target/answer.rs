@@ -100,6 +100,15 @@ impl Refusal {
         }
     }
 
+    /// A stable word for logs and metrics.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self.class {
+            Class::Permanent => "permanent",
+            Class::Misconfigured => "target_misconfigured",
+            Class::DidNotHappen | Class::Unknown => "retryable",
+        }
+    }
+
     /// Nothing was sent.
     pub(crate) fn unsent(code: &str, message: &str) -> Self {
         Self::without_answer(Class::DidNotHappen, code, message)

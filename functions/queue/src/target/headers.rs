@@ -101,7 +101,8 @@ fn visible(text: &str) -> String {
     percent_encoded(bounded, |byte| byte.is_ascii_graphic() && byte != b'%')
 }
 
-fn percent_encoded(text: &str, plain: impl Fn(u8) -> bool) -> String {
+/// A text with every byte percent-encoded that is not `plain`.
+pub(crate) fn percent_encoded(text: &str, plain: impl Fn(u8) -> bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if plain(byte) {

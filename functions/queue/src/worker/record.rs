@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use firstclaim::metrics::{Metric, Metrics};
 use firstclaim::{
-    Answer, ClaimError, Ending, EntryError, Failure, Key, Outcome, Policy, RunError, Store, Work,
+    Answer, ClaimError, Ending, EntryError, Failure, Key, Once, Outcome, Policy, RunError,
+    StepError, Store, StoreError, Work,
 };
 
+use super::thread::REPLYING;
 use super::{Worker, backoff};
 use crate::log::{chain, printable};
 use crate::message::Message;
@@ -16,7 +18,7 @@ use crate::target::{Applied, Call, Class, Refusal, STEP};
 
 /// What is kept back of the time that is left for the end to be recorded and the batch answered:
 /// the call ends before the claim does.
-const RECORDING: Duration = Duration::from_secs(2);
+pub(super) const RECORDING: Duration = Duration::from_secs(2);
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,14 @@ impl Returned {
         Self {
             visibility: Some(backoff::after(receives)),
             full: Some(backoff::full(receives)),
+        }
+    }
+
+    /// When what was refused may be tried again.
+    pub(super) fn when(refusal: &Refusal, receives: u32) -> Self {
+        match refusal.retry_after {
+            Some(wait) => Self::at_the_targets_wish(wait),
+            None => Self::after_backoff(receives),
         }
     }
 
@@ -89,18 +99,21 @@ pub(super) struct Ended {
     pub(super) key: Option<String>,
     pub(super) attempt: Option<u32>,
     pub(super) code: Option<String>,
+    /// The reply that tells the result in the event's thread.
+    pub(super) reply: Option<String>,
     /// Whether other messages with this key would end in the same way now.
     pub(super) concerns_key: bool,
 }
 
 impl Ended {
-    fn new(outcome: &'static str, settled: Settled) -> Self {
+    pub(super) fn new(outcome: &'static str, settled: Settled) -> Self {
         Self {
             outcome,
             settled,
             key: None,
             attempt: None,
             code: None,
+            reply: None,
             concerns_key: true,
         }
     }
@@ -129,7 +142,12 @@ impl Ended {
         self
     }
 
-    fn with_code(mut self, code: impl Into<String>) -> Self {
+    pub(super) fn with_reply(mut self, reply: Option<String>) -> Self {
+        self.reply = reply;
+        self
+    }
+
+    pub(super) fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
     }
@@ -187,6 +205,7 @@ impl Ended {
             key = self.key.as_deref().map(printable).as_deref(),
             attempt = self.attempt,
             code = self.code.as_deref(),
+            reply = self.reply.as_deref(),
             message_id = message_id.map(printable).as_deref(),
             answer,
             visibility,
@@ -197,8 +216,8 @@ impl Ended {
 
 /// The error of an operation.
 #[derive(Debug)]
-enum NotApplied {
-    /// The target did not confirm it.
+pub(super) enum NotApplied {
+    /// The target did not confirm it, or the threads server what is told of it.
     Refused {
         refusal: Refusal,
         /// Whether its dead letter is in the queue.
@@ -206,6 +225,14 @@ enum NotApplied {
     },
     /// The call was not made, because the record could not say before that it is.
     NotEntered(EntryError),
+    /// The event's thread is closed, and an earlier attempt has come to nothing.
+    Stale,
+    /// Between two steps: what was done could not be recorded.
+    Step(StepError),
+    /// Between two steps: somebody else has the key.
+    Overtaken,
+    /// Between two steps: whose the key is could not be read.
+    Unread(StoreError),
 }
 
 impl std::fmt::Display for NotApplied {
@@ -213,6 +240,10 @@ impl std::fmt::Display for NotApplied {
         match self {
             Self::Refused { refusal, .. } => refusal.fmt(f),
             Self::NotEntered(error) => error.fmt(f),
+            Self::Stale => f.write_str("the thread is closed"),
+            Self::Step(error) => error.fmt(f),
+            Self::Overtaken => f.write_str("the key has another owner"),
+            Self::Unread(_) => f.write_str("the key's owner could not be read"),
         }
     }
 }
@@ -248,6 +279,17 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
 
     /// Claims the key, applies the operation if the claim is ours, and answers the record.
     pub(super) async fn perform(&self, message: &Message, operation: &Operation) -> Ended {
+        if let (Some(threads), Some(thread)) = (&self.threads, &operation.thread) {
+            return Box::pin(self.respond(threads, thread, message, operation)).await;
+        }
+        let once = self.claim_of(operation);
+        let run = once.run(|work| async move { self.apply(&work, message, operation).await });
+        // Boxed: all calls of an operation nest deeper than the compiler lays out in one piece.
+        let run = Box::pin(run).await;
+        self.ended(message, operation, run).await
+    }
+
+    pub(super) fn claim_of(&self, operation: &Operation) -> Once<S> {
         let mut once = self.claims.once(operation.key.clone()).marks_entry();
         if let Some(fingerprint) = operation.fingerprint {
             once = once.fingerprint(fingerprint);
@@ -255,9 +297,17 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         if !operation.delivery.is_empty() {
             once = once.event(operation.delivery.clone());
         }
-        let run = once.run(|work| async move { self.apply(&work, message, operation).await });
-        // Boxed: all calls of an operation nest deeper than the compiler lays out in one piece.
-        let ended = match Box::pin(run).await {
+        once
+    }
+
+    /// The answer of a record whose key was asked for.
+    pub(super) async fn ended<T>(
+        &self,
+        message: &Message,
+        operation: &Operation,
+        run: Result<Outcome<T>, RunError<NotApplied>>,
+    ) -> Ended {
+        let ended = match run {
             Ok(outcome) => self.answered(message, &operation.key, outcome).await,
             Err(RunError::Claim(error)) => not_claimed(&error),
             Err(RunError::Operation {
@@ -280,7 +330,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
     /// FAILED, every later receive is acknowledged, so that without its letter the event would be
     /// lost. For the same reason it is not stored at all where there is no dead-letter queue: the
     /// message is then returned each time, until the queue's own redrive policy moves it.
-    async fn apply(
+    pub(super) async fn apply(
         &self,
         work: &Work<S>,
         message: &Message,
@@ -299,7 +349,11 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             body: &operation.body,
             trace: message.trace.as_deref(),
         };
-        let refusal = match self.call(work, &call).await? {
+        let reserve = match operation.thread {
+            Some(_) => REPLYING,
+            None => RECORDING,
+        };
+        let refusal = match self.call(work, &call, reserve).await? {
             Ok(applied) => return Ok(applied),
             Err(refusal) => refusal,
         };
@@ -332,6 +386,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         &self,
         work: &Work<S>,
         call: &Call<'_>,
+        reserve: Duration,
     ) -> Result<Result<Applied, Refusal>, Failure<NotApplied>> {
         let started = self.claims.now();
         let route = match self.target.route(call.sender, started).await {
@@ -340,7 +395,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         };
         work.enter().await.map_err(NotApplied::not_entered)?;
         let remaining = work.remaining();
-        let left = remaining - RECORDING.min(remaining / 4);
+        let left = remaining - reserve.min(remaining / 4);
         let now = self.claims.now();
         let answer = self.target.apply(&route, call, left, now).await;
         self.pace.took(self.claims.now().since(started));
@@ -348,7 +403,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
     }
 
     /// The answer of a record whose key's record said what to do.
-    async fn answered(&self, message: &Message, key: &Key, outcome: Outcome<Applied>) -> Ended {
+    async fn answered<T>(&self, message: &Message, key: &Key, outcome: Outcome<T>) -> Ended {
         let attempt = outcome.attempt;
         let dead = |reason: Reason| {
             letter(
@@ -395,23 +450,28 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         attempt: u32,
         recorded: bool,
     ) -> Ended {
+        let held = failure.ending == Ending::Unknown && self.claims.config().policy == Policy::Hold;
         let (refusal, dead_lettered) = match failure.error {
             NotApplied::Refused {
                 refusal,
                 dead_lettered,
             } => (refusal, dead_lettered),
             NotApplied::NotEntered(error) => return not_entered(&error),
+            // Nothing will be done for it any more, and nobody needs to look at it.
+            NotApplied::Stale if recorded => {
+                return Ended::new("replayed_failure", Settled::Acknowledged)
+                    .with_code(failure.code);
+            }
+            // The target has done its work, and only this process knows.
+            NotApplied::Step(StepError::Store { .. }) if held && recorded => {
+                let key = Some(key.as_str());
+                let letter = letter(message, key, Reason::Held, &failure.code, Some(attempt));
+                return Ended::new("held", self.buried(letter).await).with_code(failure.code);
+            }
+            error => return Ended::broken_off(&error, message).with_code(failure.code),
         };
-        let outcome = match refusal.class {
-            Class::Permanent => "permanent",
-            Class::Misconfigured => "target_misconfigured",
-            Class::DidNotHappen | Class::Unknown => "retryable",
-        };
-        let again = match refusal.retry_after {
-            Some(wait) => Returned::at_the_targets_wish(wait),
-            None => Returned::after_backoff(message.receives),
-        };
-        let held = failure.ending == Ending::Unknown && self.claims.config().policy == Policy::Hold;
+        let outcome = refusal.outcome();
+        let again = Returned::when(&refusal, message.receives);
         let (outcome, settled) = match failure.ending {
             // The claim still stands and will lapse; the next receive waits for that.
             _ if !recorded => (outcome, Settled::Returned(Returned::AS_THE_QUEUE_SAYS)),

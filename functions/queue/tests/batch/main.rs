@@ -14,3 +14,4 @@ mod sources;
 mod sqs;
 mod stub;
 mod target;
+mod threads;

@@ -1,4 +1,4 @@
-//! The bearer token for the target: fixed, or from Secrets Manager.
+//! A bearer token: fixed, or from Secrets Manager.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,34 +9,39 @@ use firstclaim::clock::EpochMillis;
 use futures_util::lock::Mutex;
 use reqwest::header::HeaderValue;
 
-use super::Refusal;
 use crate::config::TokenSource;
 use crate::log::chain;
 
 /// How long a token that was read is used without asking again.
 const KEPT: Duration = Duration::from_secs(5 * 60);
 
-/// The least time between two readings after the target has refused a token, or while Secrets
-/// Manager fails.
+/// The least time between two readings after a token has been refused, or while Secrets Manager
+/// fails.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// The least time between two readings while there is no token at all.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The token, as the value of the header `Authorization`.
-pub(super) enum Token {
+pub(crate) enum Token {
     None,
     Fixed(HeaderValue),
     Managed {
         client: Box<Client>,
         secret: String,
+        /// Whom it is for, in a log line.
+        of: &'static str,
         state: Mutex<State>,
     },
 }
 
+/// There is no token, although there should be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unread;
+
 /// What is known of a token in Secrets Manager.
 #[derive(Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The last token that was read, and when.
     token: Option<(HeaderValue, EpochMillis)>,
     /// When reading was last tried.
@@ -46,29 +51,31 @@ pub(super) struct State {
 }
 
 impl Token {
-    /// `None` if a fixed token can't stand in a header.
-    pub(super) fn new(source: TokenSource, sdk: &SdkConfig) -> Option<Self> {
+    /// A token for `of`; `None` if a fixed one can't stand in a header.
+    pub(crate) fn new(source: TokenSource, sdk: &SdkConfig, of: &'static str) -> Option<Self> {
         Some(match source {
             TokenSource::None => Self::None,
             TokenSource::Fixed(token) => Self::Fixed(bearer(&token)?),
             TokenSource::SecretsManager(secret) => Self::Managed {
                 client: Box::new(Client::new(sdk)),
                 secret,
+                of,
                 state: Mutex::default(),
             },
         })
     }
 
-    /// The token to send; `None` where the target asks for none.
-    pub(super) async fn current(&self, now: EpochMillis) -> Result<Option<HeaderValue>, Refusal> {
-        let (client, secret, state) = match self {
+    /// The token to send; `None` where none is asked for.
+    pub(crate) async fn current(&self, now: EpochMillis) -> Result<Option<HeaderValue>, Unread> {
+        let (client, secret, of, state) = match self {
             Self::None => return Ok(None),
             Self::Fixed(token) => return Ok(Some(token.clone())),
             Self::Managed {
                 client,
                 secret,
+                of,
                 state,
-            } => (client, secret, state),
+            } => (client, secret, of, state),
         };
         let mut state = state.lock().await;
         let due = match (&state.token, state.tried) {
@@ -77,20 +84,17 @@ impl Token {
             (_, None) => true,
         };
         if due {
-            state.read(client, secret, now).await;
+            state.read(client, secret, of, now).await;
         }
         match &state.token {
             Some((token, _)) => Ok(Some(token.clone())),
-            None => Err(Refusal::unsent(
-                "token_unavailable",
-                "the target's token could not be read from Secrets Manager",
-            )),
+            None => Err(Unread),
         }
     }
 
-    /// Another token than `refused`, which the target has refused: read again, unless that was
-    /// done less than a minute ago.
-    pub(super) async fn renewed(
+    /// Another token than `refused`, which has been refused: read again, unless that was done less
+    /// than a minute ago.
+    pub(crate) async fn renewed(
         &self,
         refused: &HeaderValue,
         now: EpochMillis,
@@ -98,6 +102,7 @@ impl Token {
         let Self::Managed {
             client,
             secret,
+            of,
             state,
         } = self
         else {
@@ -112,7 +117,7 @@ impl Token {
             return Some(token);
         }
         if state.tried.is_none_or(|tried| now.since(tried) >= PAUSE) {
-            state.read(client, secret, now).await;
+            state.read(client, secret, of, now).await;
         }
         other(&state)
     }
@@ -126,7 +131,7 @@ impl fmt::Debug for Token {
 
 impl State {
     /// Reads the secret; a failure keeps the old token and is said once.
-    async fn read(&mut self, client: &Client, secret: &str, now: EpochMillis) {
+    async fn read(&mut self, client: &Client, secret: &str, of: &str, now: EpochMillis) {
         self.tried = Some(now);
         let answer = client.get_secret_value().secret_id(secret).send().await;
         let token = match &answer {
@@ -147,9 +152,10 @@ impl State {
                 };
                 tracing::error!(
                     target: "firstclaim::token",
+                    of,
                     cause,
                     kept = self.token.is_some(),
-                    "the target's token could not be read from Secrets Manager",
+                    "a token could not be read from Secrets Manager",
                 );
             }
         }
