@@ -7,6 +7,7 @@ from pathlib import Path
 
 from emulator import Emulator
 from life import STEPS, World
+from others import OTHERS
 from rights import REMOVED
 from target import Target
 
@@ -15,7 +16,7 @@ def main() -> int:
     root = Path(__file__).resolve().parents[2]
     auth = os.environ.get("AUTH", "").lower() == "true"
     *life, end = STEPS
-    steps = [*life, *(REMOVED if auth else []), end]
+    steps = [*life, *(REMOVED if auth else []), *OTHERS, end]
     started = time.monotonic()
     with Emulator(root / "target/deploy/run", auth) as emulator, Target() as target:
         print(f"emulator: {emulator.endpoint}, IAM evaluation {'on' if auth else 'off'}", flush=True)

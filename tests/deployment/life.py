@@ -22,8 +22,9 @@ SOON = 60
 class World:
     """What the steps share."""
 
-    def __init__(self, root: Path, emulator: Emulator, target: Target):
+    def __init__(self, root: Path, emulator: Emulator, target: Target, stack: str = STACK):
         self.root = root
+        self.stack = stack
         self.emulator = emulator
         self.target = target
         self.comments = Comments(root)
@@ -35,12 +36,14 @@ class World:
         self.parameters: dict[str, str] = {}
         self.killed: Event | None = None
 
-    def sam(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
-        """Runs SAM in the repository's root, where its samconfig.toml counts."""
+    def sam(
+        self, *arguments: str, check: bool = True, folder: str = "."
+    ) -> subprocess.CompletedProcess:
+        """Runs SAM, in the repository's root, where its samconfig.toml counts, or below it."""
         environment = {**os.environ, "AWS_ENDPOINT_URL": self.emulator.endpoint}
         done = subprocess.run(
             ["sam", *arguments],
-            cwd=self.root,
+            cwd=self.root / folder,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -57,7 +60,7 @@ class World:
         done = self.sam(
             "deploy",
             "--stack-name",
-            STACK,
+            self.stack,
             "--no-confirm-changeset",
             "--no-progressbar",
             "--parameter-overrides",
@@ -66,7 +69,7 @@ class World:
         )
         if done.returncode == 0:
             self.parameters = parameters
-            described = self.cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]
+            described = self.cloudformation.describe_stacks(StackName=self.stack)["Stacks"][0]
             outputs = described["Outputs"]
             self.outputs = {one["OutputKey"]: one["OutputValue"] for one in outputs}
             self.repair_the_mapping(int(parameters.get("MaximumConcurrency", "20")))
@@ -109,7 +112,7 @@ class World:
 
     def resource(self, name: str) -> str:
         found = self.cloudformation.describe_stack_resource(
-            StackName=STACK, LogicalResourceId=name
+            StackName=self.stack, LogicalResourceId=name
         )
         return found["StackResourceDetail"]["PhysicalResourceId"]
 

@@ -19,10 +19,12 @@ fn rounds() -> u64 {
 }
 
 /// What a target does that honours the downstream key: the first request has the effect, and every
-/// other one gets its answer. Beside it, each entry is noted, with the earlier ones that still run.
+/// other one gets its answer. Beside it, each entry is noted, with the earlier ones that still run;
+/// what has ended and was not collected yet (a zombie) runs no more.
 const SCRIPT: &str = r#"
 for pid in $(cat entered 2> /dev/null); do
-    kill -0 $pid 2> /dev/null && echo "$pid beside $$" >> overlaps
+    kill -0 $pid 2> /dev/null && ! grep -q '^State:.Z' /proc/$pid/status 2> /dev/null &&
+        echo "$pid beside $$" >> overlaps
 done
 echo $$ >> entered
 sleep 0.05

@@ -12,6 +12,9 @@ use serde_json::Value;
 use super::{Count, GRACE, SILENT_LIMIT};
 use crate::faults::Found;
 
+/// Longer than any lease of an owner, and the way of a request that was passed on late.
+const LONGEST: Duration = Duration::from_secs(3);
+
 /// What an owner told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
@@ -125,36 +128,37 @@ impl Judge {
         key: &Key,
     ) -> anyhow::Result<()> {
         self.entries();
-        // A held request may land until its sender's gate has opened; all have, but what was passed
-        // on may still be on its way.
-        let mut record = claims.read(key).await?;
-        while let Some(running) = record
-            .as_ref()
-            .filter(|record| record.running(claims.now()))
-        {
-            let rest = running
-                .lease
-                .map_or(Duration::ZERO, |l| l.since(claims.now()));
-            if rest > Duration::from_secs(3) {
+        let bound = tokio::time::Instant::now() + LONGEST;
+        let (record, answer) = loop {
+            let record = claims.read(key).await?;
+            self.events.push(format!("the record: {record:?}"));
+            let answer = claims
+                .once(key.clone())
+                .lease(GRACE + Duration::from_secs(5))
+                .policy(Policy::Rerun)
+                .run(|work| async move {
+                    work.step("effect", || async {
+                        Ok::<_, firstclaim::Failure<StepError>>(String::new())
+                    })
+                    .await
+                })
+                .await;
+            self.events.push(format!("the next request: {answer:?}"));
+            // A lease that is still running ends; and a held request may land until its sender's
+            // gate has opened: all have, but what was passed on may still be on its way.
+            let rest = match &answer {
+                Ok(Outcome {
+                    answer: Answer::InProgress { retry_after, .. },
+                    ..
+                }) => *retry_after,
+                _ => break (record, answer),
+            };
+            if tokio::time::Instant::now() + rest > bound {
                 self.violated("6: the key is locked for longer than any lease".to_owned());
                 return Ok(());
             }
             tokio::time::sleep(rest + Duration::from_millis(1)).await;
-            record = claims.read(key).await?;
-        }
-        self.events.push(format!("the record: {record:?}"));
-        let answer = claims
-            .once(key.clone())
-            .lease(GRACE + Duration::from_secs(5))
-            .policy(Policy::Rerun)
-            .run(|work| async move {
-                work.step("effect", || async {
-                    Ok::<_, firstclaim::Failure<StepError>>(String::new())
-                })
-                .await
-            })
-            .await;
-        self.events.push(format!("the next request: {answer:?}"));
+        };
         let fine = match (&answer, record.as_ref()) {
             (Ok(outcome), record) => self.fits(outcome, record),
             (Err(RunError::Claim(_) | _), _) => false,
