@@ -21,6 +21,8 @@ fn measure(criterion: &mut Criterion) {
         .unwrap();
     for (name, path) in [("first", Path::First), ("duplicate", Path::Duplicate)] {
         let measured = Measured::new(path);
+        // The clock is compared once, while the canned answer's date is still true.
+        runtime.block_on(measured.guarded());
         let mut group = criterion.benchmark_group(name);
         group.bench_function("bare SDK calls", |bencher| {
             bencher.iter(|| runtime.block_on(measured.bare()));

@@ -9,7 +9,7 @@
 //! redundant and shown to be covered by others.
 //!
 //! `FIRSTCLAIM_MODEL=large cargo test -p firstclaim --test model` allows one disturbance more in
-//! each run: some 13 times the states, and several gigabytes.
+//! each run: ten times the states and more, hours, and several gigabytes.
 #![expect(
     clippy::print_stdout,
     reason = "the report is for people who read the test's output"

@@ -37,7 +37,7 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-pub use mutant::Mutant;
+pub use mutant::{Mutant, Unnoticed};
 pub use processes::{Owner, Processes};
 use schedule::Schedule;
 use world::World;

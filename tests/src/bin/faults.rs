@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use integration::faults::processes::AT_ONCE;
-use integration::faults::{Campaign, Found, Mutant, Owner, Processes, Report};
+use integration::faults::{Campaign, Found, Mutant, Owner, Processes, Report, Unnoticed};
 
 /// How many schedules a mutant has to survive in order not to be found.
 const TRIES: u64 = 100_000;
@@ -33,7 +33,7 @@ const SHOWN_EVERY: Duration = Duration::from_millis(200);
 #[derive(Parser, Debug)]
 struct Arguments {
     /// How many schedules run; with --mutants, how many each mutant has to survive at the most
-    /// (one that is listed as redundant: a tenth).
+    /// (one that is listed as not to be noticed: a tenth).
     #[arg(long)]
     schedules: Option<u64>,
     /// The seed of the first schedule; the others count up from it. Random unless given.
@@ -147,12 +147,12 @@ fn processes(
 
 fn mutants(arguments: &Arguments, seed: u64) -> anyhow::Result<ExitCode> {
     let schedules = arguments.schedules.unwrap_or(TRIES);
-    let (mut expected, mut known, mut covered, mut noticed) = (0, 0, 0, 0);
+    let (mut expected, mut known, mut covered, mut left, mut noticed) = (0, 0, 0, 0, 0);
     let all = Mutant::all().into_iter();
     for mutant in all.filter(|one| one.to_string().starts_with(&arguments.only)) {
-        let redundant = mutant.redundant();
+        let unnoticed = mutant.unnoticed();
         // Nothing stops the search for what is not there.
-        let schedules = match redundant {
+        let schedules = match unnoticed {
             Some(_) => schedules / 10,
             None => schedules,
         };
@@ -168,31 +168,42 @@ fn mutants(arguments: &Arguments, seed: u64) -> anyhow::Result<ExitCode> {
         let report = campaign.run(|ran, violations| progress.show(ran, violations))?;
         progress.clear();
         let name = mutant.to_string();
-        let verdict = match (report.found.first(), redundant) {
+        let verdict = match (report.found.first(), unnoticed) {
             (Some(found), _) => {
                 let what = found.violations.first().map_or("", String::as_str);
                 let what = what.get(..110).unwrap_or(what);
                 format!("found after {} schedules: {what}", report.schedules)
             }
-            (None, Some(reason)) => format!("not found, redundant: {reason}"),
+            (None, Some(Unnoticed::Redundant(why))) => format!("not found, redundant: {why}"),
+            (None, Some(Unnoticed::LeftToTheModel(why))) => {
+                format!("not found, left to the model: {why}")
+            }
             (None, None) => format!("NOT FOUND in {} schedules", report.schedules),
         };
         println!("{name:<30} {verdict}");
-        match redundant {
+        let found = u64::from(!report.found.is_empty());
+        match unnoticed {
             None => {
                 expected += 1;
-                known += u64::from(!report.found.is_empty());
+                known += found;
             }
-            Some(_) => {
+            Some(Unnoticed::Redundant(_)) => {
                 covered += 1;
-                noticed += u64::from(!report.found.is_empty());
+                noticed += found;
+            }
+            Some(Unnoticed::LeftToTheModel(_)) => {
+                left += 1;
+                noticed += found;
             }
         }
     }
     if noticed > 0 {
-        println!("{noticed} mutants that are listed as redundant were found");
+        println!("{noticed} mutants that are listed as not to be noticed were found");
     }
-    println!("mutants: {known} of {expected} found, {covered} redundant, seed {seed}");
+    println!(
+        "mutants: {known} of {expected} found, {covered} redundant, {left} left to the model, \
+         seed {seed}"
+    );
     Ok(match known == expected && noticed == 0 {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

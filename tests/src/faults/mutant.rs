@@ -42,11 +42,20 @@ impl Mutant {
         all
     }
 
-    /// Why nobody can notice that it is missing, where that is known.
+    /// Why the campaign does not notice that it is missing, where that is known.
     #[must_use]
-    pub fn redundant(&self) -> Option<&'static str> {
-        redundant(self)
+    pub fn unnoticed(&self) -> Option<Unnoticed> {
+        unnoticed(self)
     }
+}
+
+/// Why a mutant is not found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unnoticed {
+    /// Other guards cover it, as the model shows (`shared/tests/model/mutants.rs`).
+    Redundant(&'static str),
+    /// The campaign's callers can't see it; the model's can, and it finds it.
+    LeftToTheModel(&'static str),
 }
 
 impl fmt::Display for Mutant {
@@ -72,10 +81,8 @@ impl FromStr for Mutant {
     }
 }
 
-/// Those that the model shows to be redundant (`shared/tests/model/mutants.rs`), and the rule that
-/// this store does not need.
-fn redundant(mutant: &Mutant) -> Option<&'static str> {
-    Some(match mutant.to_string().as_str() {
+fn unnoticed(mutant: &Mutant) -> Option<Unnoticed> {
+    let reason = match mutant.to_string().as_str() {
         "takeover:AttemptIs" | "settle:AttemptIs" => {
             "owner tokens never recur: the owner names the attempt"
         }
@@ -85,8 +92,14 @@ fn redundant(mutant: &Mutant) -> Option<&'static str> {
         }
         "settle:NoLease" => "an owner's record that is final stays so until it has another owner",
         "ForeignFingerprint" => "the store reads no fingerprint from a record without owner",
+        "GoneIsReleased" => {
+            return Some(Unnoticed::LeftToTheModel(
+                "a caller of `run` gets its operation's error, whether or not the release stood",
+            ));
+        }
         _ => return None,
-    })
+    };
+    Some(Unnoticed::Redundant(reason))
 }
 
 /// One write of each kind, and for each kind of record that it may have seen; only their conditions
