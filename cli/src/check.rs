@@ -58,7 +58,7 @@ mod trouble;
 
 pub use finding::{Finding, Status};
 use settings::Settings;
-pub(crate) use trouble::{Trouble, root, sdk};
+pub(crate) use trouble::{Trouble, chain, root, sdk};
 
 /// The options of `firstclaim check`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// Three attempts of a second each, two and a half seconds in all: what a web client waits for.
+    /// Three attempts of a second each, two and a half seconds in all.
     fn default() -> Self {
         Self {
             attempts: 3,

@@ -154,6 +154,18 @@ fn is_lost(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
+/// An error with all its causes.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 /// The first cause, which names what went wrong; what lies above it only says that something did.
 pub(crate) fn root(error: &(dyn Error + 'static)) -> String {
     let mut deepest = error;

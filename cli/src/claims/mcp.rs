@@ -35,6 +35,7 @@ pub use allowed::Allowed;
 use super::duration::parse;
 use super::said::Said;
 use super::{Error, FileOrTable, by_hand, key, store};
+use crate::check::chain;
 use answer::{Answer, Word};
 use held::Held;
 use tools::Tool;
@@ -241,16 +242,4 @@ fn arguments<T: DeserializeOwned>(given: serde_json::Value) -> Result<T, Box<Ans
             ..Answer::new(Word::Refused, advice::ARGUMENTS)
         })
     })
-}
-
-/// An error with all its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -148,8 +148,7 @@ impl Options {
         config: Config,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<(FileOrTable, Place), Error> {
-        let place = self.place(environment)?;
-        let client = self.connect(&place).await?;
+        let (client, place) = self.connect(environment).await?;
         Ok((claims(client, &place, config)?, place))
     }
 
@@ -159,20 +158,24 @@ impl Options {
         config: Config,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<(FileOrTable, Place), Error> {
-        let place = self.place(environment)?;
-        let client = self.connect(&place).await?;
+        let (client, place) = self.connect(environment).await?;
         if let Place::File(folder) = &place {
             sweep::sweep(&client, folder, SOURCE.now()).await;
         }
         Ok((claims(client, &place, config)?, place))
     }
 
-    async fn connect(&self, place: &Place) -> Result<Client, Error> {
+    async fn connect(
+        &self,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<(Client, Place), Error> {
+        let place = self.place(environment)?;
         self.said().note(&format!("using {place}"));
-        match place {
-            Place::File(folder) => open_file(folder).await,
-            Place::Table { endpoint, .. } => Ok(open_table(endpoint.as_deref()).await),
-        }
+        let client = match &place {
+            Place::File(folder) => open_file(folder).await?,
+            Place::Table { endpoint, .. } => open_table(endpoint.as_deref()).await,
+        };
+        Ok((client, place))
     }
 
     pub(super) fn said(&self) -> Said {

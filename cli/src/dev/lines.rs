@@ -11,6 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
+use crate::check::chain;
 use crate::escape::Escaped;
 
 /// The longest foreign text in a line, in characters.
@@ -231,14 +232,7 @@ impl Visit for Fields {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        let mut text = value.to_string();
-        let mut cause = value.source();
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        self.0.insert(field.name(), text);
+        self.0.insert(field.name(), chain(value));
     }
 }
 

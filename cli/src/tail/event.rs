@@ -18,7 +18,7 @@ use firstclaim::envelope::Thread;
 use firstclaim::{Fingerprint, Key};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use webhook::outbox::thread_group;
+use webhook::outbox::{queueable, thread_group};
 
 /// The longest id of a delivery, in bytes; what a door takes as a key in a header.
 const DELIVERY_LIMIT: usize = 255;
@@ -175,10 +175,7 @@ impl Event {
             key,
             kind,
             scope,
-            // A queue refuses the two code points for ever; inside JSON texts they can be escaped.
-            body: body
-                .replace('\u{fffe}', "\\ufffe")
-                .replace('\u{ffff}', "\\uffff"),
+            body: queueable(&body),
             group,
         })
     }

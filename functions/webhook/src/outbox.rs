@@ -28,11 +28,7 @@ impl Message {
     /// The message that carries an envelope.
     #[must_use]
     pub fn of(envelope: &Envelope) -> Self {
-        // A queue refuses the two code points for ever; inside JSON texts they can be escaped.
-        let body = envelope
-            .to_json()
-            .replace('\u{fffe}', "\\ufffe")
-            .replace('\u{ffff}', "\\uffff");
+        let body = queueable(&envelope.to_json());
         let group = match &envelope.thread {
             Some(thread) => thread_group(thread),
             None => envelope.sender.clone(),
@@ -138,6 +134,14 @@ where
     } else {
         SendError::Unanswered(cause)
     }
+}
+
+/// A JSON text as a queue takes it: the two code points that a queue refuses for ever are escaped,
+/// which is possible inside JSON's own texts, where alone they can stand.
+#[must_use]
+pub fn queueable(json: &str) -> String {
+    json.replace('\u{fffe}', "\\ufffe")
+        .replace('\u{ffff}', "\\uffff")
 }
 
 /// The group of a thread's messages. A group id takes 128 ASCII letters, digits and punctuation
