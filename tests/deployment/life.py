@@ -17,6 +17,8 @@ STACK = "firstclaim-deployment-test"
 
 # How long an event may take from its acceptance to its effect. Much longer than it takes.
 SOON = 60
+# The same where a worker was killed: its lease and the message's visibility must end first.
+TAKEOVER = 180
 
 
 class World:
@@ -143,6 +145,17 @@ class World:
             return all(counts) and counts
 
         assert until("the effects", SOON, counts) == [1] * len(events)
+
+    def applied_under_one_key(self, events: list[Event]) -> None:
+        """The same where workers may have been ended at any moment: what one of them had begun is
+        taken over when its lease is over, and goes out again under the same key."""
+        deliveries = [event.delivery for event in events]
+        until("the effects", TAKEOVER, lambda: all(self.target.effects_of(deliveries)))
+        for delivery in deliveries:
+            requests = self.target.requests_of(delivery)
+            assert len({one["idempotency-key"] for one in requests}) == 1, requests
+            attempts = [one["firstclaim-attempt"] for one in requests]
+            assert len(set(attempts)) == len(attempts), requests
 
 
 def key_of(answer: Answer) -> str:
@@ -345,6 +358,7 @@ def settle_rerun(world: World, key: str) -> None:
 
 def update_while_events_flow(world: World) -> None:
     sent: list[Event] = []
+    cut_off: list[Event] = []
     wrong: list[Answer] = []
     over = threading.Event()
 
@@ -352,6 +366,10 @@ def update_while_events_flow(world: World) -> None:
         while not over.wait(0.2):
             event = world.comments.new()
             answer = event.send(door)
+            while answer.cut_off and not over.is_set():
+                # What its sender does, too: the same delivery again.
+                cut_off.append(event)
+                answer = event.send(door)
             sent.append(event)
             if answer.status != 202:
                 wrong.append(answer)
@@ -368,7 +386,9 @@ def update_while_events_flow(world: World) -> None:
         over.set()
         flowing.join()
     assert not wrong, f"{len(wrong)} of {len(sent)} were not accepted: {wrong[:3]}"
-    world.applied(sent)
+    # Two functions are updated, each in its code and in its settings.
+    assert len(cut_off) <= 4, f"{len(cut_off)} of {len(sent)} requests were cut off"
+    world.applied_under_one_key(sent)
     configuration = world.emulator.client("lambda").get_function_configuration(
         FunctionName=world.resource("QueueFunction")
     )
@@ -381,7 +401,7 @@ def see_the_killed_one_taken_over(world: World) -> None:
     def applied():
         return world.target.effects_of([event.delivery]) == [1]
 
-    until("the takeover", 180, applied)
+    until("the takeover", TAKEOVER, applied)
     requests = world.target.requests_of(event.delivery)
     assert [one["firstclaim-attempt"] for one in requests] == ["1", "2"], requests
     assert len({one["idempotency-key"] for one in requests}) == 1, requests

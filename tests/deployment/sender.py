@@ -28,6 +28,12 @@ class Answer:
     def replayed(self) -> bool:
         return self.headers.get("idempotent-replayed") == "true"
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the emulator ended the function under the request, as it does with every function
+        that it updates. On AWS a running one ends by itself, and a sender sees nothing of it."""
+        return self.status == 502 and b"Runtime.ExitError" in self.body
+
 
 @dataclass
 class Door:
