@@ -20,8 +20,10 @@ pub mod mcp;
 pub mod run;
 pub mod settle;
 pub mod store;
+pub mod terms;
 pub mod watch;
 
+mod answered;
 mod file;
 pub(crate) mod said;
 mod sweep;

@@ -4,19 +4,17 @@
 //! one owner.
 
 use std::io::Read;
-use std::time::Duration;
 
 use clap::Args;
 use firstclaim::claims::{Claim, Claimed, Ended, Resumed};
 use firstclaim::clock::EpochMillis;
 use firstclaim::store::dynamodb::DynamoDb;
-use firstclaim::{
-    Answer, Config, Fingerprint, Invocation, Outcome, Owner, Policy, StepError, StoredFailure,
-};
+use firstclaim::{Answer, Config, Invocation, Owner, StepError, StoredFailure};
 use serde_json::value::RawValue;
 
-use super::duration::{about, parse};
+use super::answered::Answered;
 use super::said::Said;
+use super::terms::Terms;
 use super::{Error, FileOrTable, exit, key, print, store, who};
 
 /// The variable that `run` gives its command the owner token in.
@@ -33,75 +31,6 @@ pub struct Owned {
     /// Where claims are, and how much is said
     #[command(flatten)]
     pub store: store::Options,
-}
-
-/// How a claim is made; the same for `run`.
-#[derive(Args, Clone, Debug)]
-pub struct Terms {
-    /// Until when the owner is presumed alive, from now on
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse)]
-    pub lease: Duration,
-    /// Wait so long for somebody who is at it, in place of an immediate exit with 75
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse)]
-    pub wait: Duration,
-    /// After a crash or an unknown outcome nobody takes over: a person settles it
-    #[arg(long)]
-    pub hold: bool,
-    /// Bind the key to this payload; several count as a list. JSON counts as its value, and @FILE as
-    /// the file's content
-    #[arg(long, value_name = "TEXT|@FILE", num_args = 1..)]
-    pub fingerprint: Vec<String>,
-    /// For how long the finished record answers duplicates
-    #[arg(long, value_name = "TIME", default_value = "31d", value_parser = parse)]
-    pub window: Duration,
-    /// How far clocks may differ: the work ends so long before its lease
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse)]
-    pub grace: Duration,
-}
-
-impl Terms {
-    /// The configuration that these terms fit in.
-    pub(super) fn config(&self) -> Config {
-        let usual = Config::default();
-        Config {
-            window: self.window,
-            grace: self.grace,
-            longest_lease: usual.longest_lease.max(self.lease),
-            policy: self.policy(),
-            ..usual
-        }
-    }
-
-    pub(super) fn policy(&self) -> Policy {
-        match self.hold {
-            true => Policy::Hold,
-            false => Policy::Rerun,
-        }
-    }
-
-    pub(super) fn fingerprint(&self) -> Result<Option<Fingerprint>, Error> {
-        let parts = self
-            .fingerprint
-            .iter()
-            .map(|text| match text.strip_prefix('@') {
-                None => Ok(text.clone().into_bytes()),
-                Some(file) => std::fs::read(file).map_err(|source| {
-                    Error::Usage(format!("the payload in {file} can't be read: {source}"))
-                }),
-            });
-        let parts: Vec<Vec<u8>> = parts.collect::<Result<_, _>>()?;
-        Ok(match parts.as_slice() {
-            [] => None,
-            [only] => Some(Fingerprint::of_bytes(only)),
-            several => {
-                let each = several
-                    .iter()
-                    .map(|part| Fingerprint::of_bytes(part).to_hex());
-                let joined: Vec<String> = each.collect();
-                Some(Fingerprint::of_bytes(joined.join("\n").as_bytes()))
-            }
-        })
-    }
 }
 
 /// Who claims, for the record's origin. The lease is the claim's own.
@@ -449,99 +378,6 @@ fn superseded(said: Said) -> u8 {
         "superseded: the claim has ended or somebody else has the key; nothing was changed",
     );
     exit::SUPERSEDED
-}
-
-/// What is said to one who did not get the key.
-pub(super) struct Answered {
-    pub(super) code: u8,
-    pub(super) text: String,
-}
-
-impl Answered {
-    pub(super) fn of<T>(outcome: &Outcome<T>) -> Self {
-        let (key, attempt) = (&outcome.key, outcome.attempt);
-        let by = outcome.origin.request.as_deref();
-        let by = by.map_or_else(String::new, |request| format!(", claimed by {request}"));
-        let (code, text) = match &outcome.answer {
-            Answer::InProgress {
-                activity,
-                retry_after,
-            } => {
-                let doing = activity.as_ref().map(|text| format!(", doing: {text}"));
-                let rest = about(*retry_after);
-                let text = format!(
-                    "in flight: {key}, attempt {attempt}{by}{}; its lease ends in {rest}",
-                    doing.unwrap_or_default()
-                );
-                (exit::IN_FLIGHT, text)
-            }
-            Answer::Held { .. } => (
-                exit::HELD,
-                format!(
-                    "held: what became of attempt {attempt} of {key}{by} is unknown, and nobody \
-                     may take over; settle it: firstclaim settle '{key}' --why …"
-                ),
-            ),
-            Answer::Mismatch { stored, given } => (
-                exit::MISMATCH,
-                format!(
-                    "mismatch: {key} is bound to the payload {stored}, and {given} was given; \
-                     nothing ran"
-                ),
-            ),
-            Answer::Superseded => (
-                exit::SUPERSEDED,
-                format!("superseded: somebody else has {key} now, attempt {attempt}{by}"),
-            ),
-            Answer::ReplayedFailure(failure) => (
-                exit::NO,
-                format!(
-                    "failed already: {key}, attempt {attempt}{by}: {} ({})",
-                    failure.message, failure.code
-                ),
-            ),
-            Answer::ResultOmitted(omitted) => (
-                exit::NO,
-                format!(
-                    "done already: {key}, attempt {attempt}{by}; its result of {} bytes is not \
-                     here: {}",
-                    omitted.bytes, omitted.reason
-                ),
-            ),
-            _ => (
-                exit::NO,
-                format!("done already: {key}, attempt {attempt}{by}; firstclaim get shows it"),
-            ),
-        };
-        Self { code, text }
-    }
-
-    /// The same for programs.
-    pub(super) fn json<T>(&self, outcome: &Outcome<T>) -> String {
-        let mut shown = serde_json::json!({
-            "id": outcome.key,
-            "outcome": outcome.name(),
-            "attempt": outcome.attempt,
-            "origin": outcome.origin,
-            "exit_code": self.code,
-        });
-        match &outcome.answer {
-            Answer::InProgress {
-                activity,
-                retry_after,
-            } => {
-                shown["activity"] = serde_json::json!(activity);
-                shown["retry_after_ms"] = serde_json::json!(retry_after.as_millis() as u64);
-            }
-            Answer::Mismatch { stored, given } => {
-                shown["validation"] = serde_json::json!(stored.to_hex());
-                shown["given"] = serde_json::json!(given.to_hex());
-            }
-            Answer::ReplayedFailure(failure) => shown["error"] = serde_json::json!(failure),
-            _ => {}
-        }
-        shown.to_string()
-    }
 }
 
 /// JSON as it is; anything else as a text.

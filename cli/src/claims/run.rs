@@ -27,9 +27,11 @@ mod watchdog;
 pub use child::{ExecOptions, exec};
 pub use watchdog::run as watchdog;
 
-use super::by_hand::{Answered, Terms, origin};
+use super::answered::Answered;
+use super::by_hand::origin;
 use super::duration::parse;
 use super::said::Said;
+use super::terms::Terms;
 use super::{Error, FileOrTable, SOURCE, exit, key, print, store};
 use attend::{Attended, Course};
 use child::Program;

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 mod backoff;
+mod ended;
 mod pace;
 mod record;
 mod thread;
@@ -29,8 +30,8 @@ use crate::operation::{Asked, Noise, Operation, Undecoded};
 use crate::queues::{DeadLetter, Queues, Reason};
 use crate::target::Target;
 use crate::threads::Threads;
+use ended::{Ended, Returned, Settled};
 use pace::Pace;
-use record::{Ended, Returned, Settled};
 
 /// The longest wait for SQS to take the visibilities: they are wishes, not worth an invocation's
 /// time.

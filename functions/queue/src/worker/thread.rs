@@ -9,7 +9,8 @@ use firstclaim::{Failure, Inspection, Invocation, Outcome, Status, StepError, St
 use serde::{Deserialize, Serialize};
 
 use super::Worker;
-use super::record::{Ended, NotApplied, RECORDING, Returned, Settled};
+use super::ended::{Ended, Returned, Settled};
+use super::record::{NotApplied, RECORDING};
 use crate::log::chain;
 use crate::message::Message;
 use crate::operation::Operation;
