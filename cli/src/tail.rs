@@ -33,7 +33,6 @@ mod destination;
 mod event;
 mod follow;
 mod lines;
-mod parser;
 mod position;
 mod stream;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use firstclaim::clock::Source;
+use queue::event_stream::{Block, Data, Parser};
 use reqwest::Response;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -11,12 +12,14 @@ use super::backoff::Backoff;
 use super::destination::{Destination, Handed};
 use super::event::{self, Event, Filter, Read};
 use super::lines::Lines;
-use super::parser::{Block, Data, EVENT_LIMIT, Parser};
 use super::position::{Letter, Position, can_be_sent};
 use super::stream::{Opened, Stream};
 use super::{Error, OnGap};
 use crate::check::root;
 use crate::claims::duration::about;
+
+/// The longest data of an event, in bytes: what a queue takes.
+const EVENT_LIMIT: usize = 1024 * 1024;
 
 /// The first pause before a connection is made again, until the stream says another.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -127,7 +130,7 @@ impl<S: Source> Follower<S> {
     }
 
     async fn read(&mut self, mut response: Response, backoff: &mut Backoff) -> Result<Over, Error> {
-        let mut parser = Parser::new(self.position.id().to_owned());
+        let mut parser = Parser::new(self.position.id().to_owned(), EVENT_LIMIT);
         loop {
             let mut stop = self.stop.clone();
             let chunk = tokio::select! {

@@ -9,6 +9,7 @@
 //! The same [`Worker`] runs in Lambda (`main.rs`, [`serve()`]) and in the local stack.
 
 pub mod config;
+pub mod event_stream;
 pub mod queues;
 pub mod target;
 pub mod threads;

@@ -27,7 +27,6 @@ mod context;
 mod error;
 mod name;
 mod reply;
-mod sse;
 
 use crate::config::ThreadsSettings;
 use crate::target::{Target, TargetError};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ThreadsError;
-use super::sse::Events;
+use crate::event_stream::{Data, Parser};
 
 /// The longest answer that is read, in bytes.
 const ANSWER_LIMIT: usize = 4 * 1024 * 1024;
@@ -148,7 +148,7 @@ fn stream(answer: &Response) -> bool {
 /// The response among a stream's messages. Notifications, and requests of the server, which older
 /// ones may send here, are passed over.
 async fn read_stream(mut answer: Response, id: u64) -> Result<Option<Message>, ThreadsError> {
-    let mut events = Events::default();
+    let mut parser = Parser::new(String::new(), ANSWER_LIMIT);
     let mut bytes = 0;
     while let Some(chunk) = answer
         .chunk()
@@ -159,8 +159,10 @@ async fn read_stream(mut answer: Response, id: u64) -> Result<Option<Message>, T
         if bytes > ANSWER_LIMIT {
             return Err(ThreadsError::Malformed("an answer that is too long"));
         }
-        for data in events.feed(&chunk) {
-            if let Ok(message) = serde_json::from_str::<Message>(&data)
+        let mut input = &chunk[..];
+        while let Some(block) = parser.next(&mut input) {
+            if let Some(Data::Text(data)) = block.data
+                && let Ok(message) = serde_json::from_str::<Message>(&data)
                 && answers(&message, id)
             {
                 return Ok(Some(message));

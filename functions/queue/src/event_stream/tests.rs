@@ -2,8 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// What a queue takes.
+const EVENT_LIMIT: usize = 1024 * 1024;
+
 fn read(pieces: &[&[u8]]) -> Vec<Block> {
-    let mut parser = Parser::new(String::new());
+    let mut parser = Parser::new(String::new(), EVENT_LIMIT);
     let mut blocks = Vec::new();
     for mut piece in pieces.iter().copied() {
         while let Some(block) = parser.next(&mut piece) {
@@ -94,7 +97,7 @@ fn an_id_with_nul_is_ignored_and_an_id_alone_moves_the_position() {
 
 #[test]
 fn a_new_connection_keeps_the_id_until_the_stream_names_another() {
-    let mut parser = Parser::new("41".to_owned());
+    let mut parser = Parser::new("41".to_owned(), EVENT_LIMIT);
     let mut input = &b"data: x\n\nid\ndata: y\n\n"[..];
     assert_eq!(parser.next(&mut input).unwrap().id, "41");
     assert_eq!(parser.next(&mut input).unwrap().id, "");
@@ -103,7 +106,7 @@ fn a_new_connection_keeps_the_id_until_the_stream_names_another() {
 #[test]
 fn retry_takes_digits_only() {
     let retry = |stream: &[u8]| {
-        let mut parser = Parser::new(String::new());
+        let mut parser = Parser::new(String::new(), EVENT_LIMIT);
         let mut input = stream;
         while parser.next(&mut input).is_some() {}
         parser.retry()
@@ -124,7 +127,7 @@ fn retry_takes_digits_only() {
 #[test]
 fn an_event_over_the_limit_is_counted_and_not_kept() {
     let piece = [b'x'; 64 * 1024];
-    let mut parser = Parser::new(String::new());
+    let mut parser = Parser::new(String::new(), EVENT_LIMIT);
     let mut blocks = Vec::new();
     let mut feed = |parser: &mut Parser, mut input: &[u8]| {
         while let Some(block) = parser.next(&mut input) {

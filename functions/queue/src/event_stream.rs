@@ -1,5 +1,6 @@
 //! An event stream's bytes, read by the rules that the HTML standard has for `EventSource`.
 //!
+//! For `firstclaim tail`, which follows such a stream, and for the answers of a threads server.
 //! Written here, since what a follower needs is what the crates leave out (looked at:
 //! `eventsource-stream`, `sse-stream`, `sseer`): an event over the limit must not be kept in memory
 //! and still be stepped past under its own id, which can stand behind its data; a block that has an
@@ -8,31 +9,28 @@
 
 use std::time::Duration;
 
-/// The longest data of an event, in bytes: what a queue takes.
-pub(super) const EVENT_LIMIT: usize = 1024 * 1024;
-
-/// What is kept of a line, in bytes: a whole event, its field's name and a byte order mark.
-const LINE_LIMIT: usize = EVENT_LIMIT + 16;
+/// What a line may have besides an event's data, in bytes: its field's name, and a byte order mark.
+const FIELD: usize = 16;
 
 /// What stands between two empty lines, and says more than a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub struct Block {
     /// The last id that the stream has named, here or before; empty where there is none.
-    pub(super) id: String,
+    pub id: String,
     /// Whether it is named here.
-    pub(super) own_id: bool,
+    pub own_id: bool,
     /// The event's type; empty where none is given.
-    pub(super) event: String,
+    pub event: String,
     /// `None` for a block without data, which is no event.
-    pub(super) data: Option<Data>,
+    pub data: Option<Data>,
 }
 
 /// An event's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Data {
+pub enum Data {
     /// Its lines, with a line feed between two.
     Text(String),
-    /// More than [`EVENT_LIMIT`] bytes, which were not kept.
+    /// More than the [limit](Parser::new), and not kept.
     TooLong {
         /// How many there were.
         bytes: usize,
@@ -41,7 +39,8 @@ pub(super) enum Data {
 
 /// Reads one connection's bytes, in pieces of any size.
 #[derive(Debug)]
-pub(super) struct Parser {
+pub struct Parser {
+    limit: usize,
     line: Vec<u8>,
     /// How many bytes of the line were not kept.
     cut: usize,
@@ -57,12 +56,15 @@ pub(super) struct Parser {
 
 impl Parser {
     /// A parser at a connection's start. `id` is the last one that the stream has named before.
+    /// Of an event no more than `limit` bytes of data are kept.
     ///
     /// (By the letter of the standard a new connection has none until it names one, so that a
     /// first event without an id would make the place in the stream be forgotten. Browsers keep
     /// it, and so does this.)
-    pub(super) fn new(id: String) -> Self {
+    #[must_use]
+    pub fn new(id: String, limit: usize) -> Self {
         Self {
+            limit,
             line: Vec::new(),
             cut: 0,
             after_return: false,
@@ -77,7 +79,7 @@ impl Parser {
 
     /// The next block in `input`, which is moved behind it. `None` when all of it is read: what
     /// has no end yet waits for more, and is no event if no more comes.
-    pub(super) fn next(&mut self, input: &mut &[u8]) -> Option<Block> {
+    pub fn next(&mut self, input: &mut &[u8]) -> Option<Block> {
         loop {
             if self.after_return && !input.is_empty() {
                 self.after_return = false;
@@ -99,12 +101,12 @@ impl Parser {
     }
 
     /// How long to wait before a connection is made again, where the stream has said it.
-    pub(super) fn retry(&self) -> Option<Duration> {
+    pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        let room = LINE_LIMIT - self.line.len();
+        let room = self.limit + FIELD - self.line.len();
         let (kept, cut) = bytes.split_at(room.min(bytes.len()));
         self.line.extend_from_slice(kept);
         self.cut += cut.len();
@@ -163,7 +165,7 @@ impl Parser {
                     _ => String::new(),
                 };
                 let bytes = data.len() + text.len() + cut;
-                if bytes > EVENT_LIMIT {
+                if bytes > self.limit {
                     Data::TooLong { bytes }
                 } else {
                     data.push_str(&text);
