@@ -242,7 +242,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         let started = self.claims.now();
         let ended = match AssertUnwindSafe(work).catch_unwind().await {
             Ok(ended) => ended,
-            Err(_) => Ended::panicked(message),
+            Err(_) => Ended::panicked(message, operation),
         };
         let ended = self.returnable(message, ended).await;
         let took = self.claims.now().since(started);
@@ -269,6 +269,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         // A panic leaves this in place: the others of the key come back too.
         *state = Some(Returned::after_backoff(message.receives));
         let ended = self.perform(message, operation).await;
+        let ended = ended.outlasting_the_store(message, batch.time);
         *state = match ended.settled {
             Settled::Returned(returned) if ended.concerns_key => Some(returned),
             _ => None,

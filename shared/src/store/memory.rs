@@ -121,6 +121,11 @@ impl<S: Store> Failing<S> {
         lock(&self.plan).extend(faults);
     }
 
+    /// From now on nothing fails.
+    pub fn mend(&self) {
+        lock(&self.plan).clear();
+    }
+
     /// How many calls were made, failed ones too.
     #[must_use]
     pub fn calls(&self) -> usize {

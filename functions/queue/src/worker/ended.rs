@@ -43,18 +43,14 @@ impl Returned {
 
     /// When what was refused may be tried again.
     pub(super) fn when(refusal: &Refusal, receives: u32) -> Self {
-        match refusal.retry_after {
-            Some(wait) => Self::at_the_targets_wish(wait),
-            None => Self::after_backoff(receives),
-        }
-    }
-
-    /// The target said when it wants to be asked again.
-    fn at_the_targets_wish(wait: Duration) -> Self {
-        let visibility = Some(backoff::exactly(wait));
+        let again = Self::after_backoff(receives);
+        let Some(word) = refusal.retry_after else {
+            return again;
+        };
+        let said = |backoff| backoff::at_the_targets_word(word, receives, backoff);
         Self {
-            visibility,
-            full: visibility,
+            visibility: again.visibility.map(said),
+            full: again.full.map(said),
         }
     }
 
@@ -118,9 +114,24 @@ impl Ended {
         Self::new("ignored", Settled::Acknowledged).with_code(noise.code())
     }
 
-    pub(super) fn panicked(message: &Message) -> Self {
+    pub(super) fn panicked(message: &Message, operation: Option<&Operation>) -> Self {
         let returned = Returned::after_backoff(message.receives);
-        Self::new("panicked", Settled::Returned(returned))
+        let ended = Self::new("panicked", Settled::Returned(returned));
+        match operation {
+            Some(operation) => ended.of(&operation.key),
+            None => ended,
+        }
+    }
+
+    /// Where the store did not answer: the same, but back for as long as an outage needs. `time` is
+    /// all that the invocation had.
+    pub(super) fn outlasting_the_store(mut self, message: &Message, time: Duration) -> Self {
+        if self.outcome == "store_unavailable"
+            && let Settled::Returned(returned) = &mut self.settled
+        {
+            returned.visibility = backoff::until_the_store_answers(message.receives, time);
+        }
+        self
     }
 
     pub(super) fn of(mut self, key: &Key) -> Self {

@@ -389,6 +389,8 @@ async fn a_panic_inside_the_operation_leaves_a_claim_that_others_can_take() {
     let kept = rig.record("queue#k").unwrap();
     assert_eq!(kept.lease, Some(firstclaim::record::RELEASED));
     assert_eq!(kept.error.unwrap().code, "panic");
+    assert_eq!(crate::logs::told("p"), ["panicked", "queue#k"]);
+    assert_eq!(crate::logs::told("q"), ["same_key_returned", "queue#k"]);
 }
 
 /// A store that hangs for one key and is fine for the others.

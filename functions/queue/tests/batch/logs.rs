@@ -39,6 +39,18 @@ impl Write for Lines {
     }
 }
 
+/// Outcome and key in the event of this message.
+pub(crate) fn told(message_id: &str) -> [String; 2] {
+    let text = LINES.with_borrow(|lines| String::from_utf8_lossy(lines).into_owned());
+    let mut events = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|event| event["target"] == "firstclaim::record");
+    let event = events.find(|event| event["message_id"] == message_id);
+    let event = event.unwrap_or_default();
+    ["outcome", "key"].map(|field| event[field].as_str().unwrap_or_default().to_owned())
+}
+
 #[tokio::test]
 async fn each_record_is_one_event_with_key_attempt_outcome_and_answer() {
     let rig = Rig::new(Plan::default()).await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use firstclaim::Status;
 use firstclaim::clock::{EpochMillis, ManualSource, Source};
+use firstclaim::store::memory::Fault;
 use serde_json::Value;
 
 use crate::rig::{NOW, Plan, Rig, body, record, returned, target_at};
@@ -33,8 +34,9 @@ fn most_receives() -> u32 {
     rest.lines().next().unwrap().trim().parse().unwrap()
 }
 
-/// Works through `count` messages until the queue is empty; how many it gave up.
-async fn drain(rig: &Rig, clock: &ManualSource, count: usize) -> usize {
+/// Works through `count` messages until the queue is empty; how many it gave up. The store does not
+/// answer for the time `away` from the beginning.
+async fn drain(rig: &Rig, clock: &ManualSource, count: usize, away: Duration) -> usize {
     let most = most_receives();
     let mut given_up = 0;
     let mut queue: Vec<Waiting> = (0..count)
@@ -69,6 +71,10 @@ async fn drain(rig: &Rig, clock: &ManualSource, count: usize) -> usize {
             .iter()
             .map(|message| message["messageId"].as_str().unwrap().to_owned())
             .collect();
+        rig.store.mend();
+        if now < NOW.after(away) {
+            rig.store.plan([Fault::Refuse; 1000]);
+        }
         let before = rig.queues.visibilities().len();
         let answer = rig.worker.handle(rig.event(&batch)).await;
         let back: BTreeSet<_> = answer
@@ -89,13 +95,23 @@ async fn drain(rig: &Rig, clock: &ManualSource, count: usize) -> usize {
     given_up
 }
 
-/// A rig whose target answers by the time of day: `wrong` until `end`, then 200.
-async fn down(wrong: u16, end: Duration) -> (Rig, ManualSource) {
+/// A rig whose target answers by the time of day: `wrong` until `end`, with this `Retry-After` if
+/// there is one, then 200.
+async fn down(wrong: u16, word: Option<&'static str>, end: Duration) -> (Rig, ManualSource) {
     let clock = ManualSource::at(NOW);
     let seen_by_target = clock.clone();
     let stub = Stub::new(move |_| {
-        let down = seen_by_target.now() < NOW.after(end);
-        Reply::status(if down { wrong } else { 200 })
+        if seen_by_target.now() >= NOW.after(end) {
+            return Reply::status(200);
+        }
+        Reply::Answer {
+            status: wrong,
+            headers: word
+                .map(|word| ("retry-after", word.to_owned()))
+                .into_iter()
+                .collect(),
+            body: Vec::new(),
+        }
     })
     .await;
     let target = target_at(&stub.url, Duration::from_secs(5));
@@ -116,17 +132,58 @@ fn all_done(rig: &Rig, count: usize) {
 
 #[tokio::test]
 async fn a_target_that_is_down_for_twelve_hours_dead_letters_nothing() {
-    let (rig, clock) = down(503, 12 * HOUR).await;
-    assert_eq!(drain(&rig, &clock, 60).await, 0);
+    for (wrong, word) in [
+        (503, None),
+        (503, Some("0")),
+        (503, Some("1")),
+        (503, Some("600")),
+        (429, Some("1")),
+        (401, Some("1")),
+    ] {
+        let (rig, clock) = down(wrong, word, 12 * HOUR).await;
+        let given_up = drain(&rig, &clock, 60, Duration::ZERO).await;
+        assert_eq!(given_up, 0, "{wrong}, Retry-After {word:?}");
+        all_done(&rig, 60);
+        assert!(clock.now() >= NOW.after(12 * HOUR));
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_for_twelve_hours_dead_letters_nothing() {
+    let (rig, clock) = down(200, None, Duration::ZERO).await;
+    assert_eq!(drain(&rig, &clock, 60, 12 * HOUR).await, 0);
     all_done(&rig, 60);
     assert!(clock.now() >= NOW.after(12 * HOUR));
+    assert_eq!(rig.effects(), 60, "nothing ran without its claim");
+}
+
+#[tokio::test]
+async fn a_target_in_a_hurry_is_asked_when_it_likes_three_times() {
+    let rig = Rig::answering(Plan::default(), |_| Reply::Answer {
+        status: 429,
+        headers: vec![("retry-after", "2".to_owned())],
+        body: Vec::new(),
+    })
+    .await;
+    let batch: Vec<Value> = (1..=5)
+        .map(|receives| {
+            let id = format!("m{receives}");
+            let mut message = record(&id, &body(&id, 429));
+            message["attributes"]["ApproximateReceiveCount"] = receives.to_string().into();
+            message
+        })
+        .collect();
+    rig.handle(&batch).await;
+    let waits = [1, 2, 3, 4, 5].map(|receives| rig.queues.visibility(&format!("m{receives}")));
+    // The target took nothing of the batch, so that the back-off is without jitter.
+    assert_eq!(waits, [Some(2), Some(2), Some(2), Some(240), Some(480)]);
 }
 
 #[tokio::test]
 async fn n35_a_token_that_is_wrong_for_an_hour_spends_no_event() {
     for wrong in [401, 403, 404] {
-        let (rig, clock) = down(wrong, HOUR).await;
-        assert_eq!(drain(&rig, &clock, 30).await, 0);
+        let (rig, clock) = down(wrong, None, HOUR).await;
+        assert_eq!(drain(&rig, &clock, 30, Duration::ZERO).await, 0);
         all_done(&rig, 30);
     }
 }
@@ -159,7 +216,7 @@ async fn where_the_target_took_nothing_of_a_batch_all_of_it_backs_off_fully() {
     }
     assert!(spread.len() > 1, "{spread:?}");
     assert!(
-        spread.iter().all(|wait| (3150..=3600).contains(wait)),
+        spread.iter().all(|wait| (3375..=3600).contains(wait)),
         "{spread:?}"
     );
 }
