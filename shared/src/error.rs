@@ -71,7 +71,7 @@ pub enum ClaimError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// The claim had ended by its own clock.
+    /// The claim had ended, in any way.
     #[error("the claim was lost before the operation was entered")]
     Lost,
     /// Another owner has the key now.
@@ -89,8 +89,7 @@ pub enum StepError {
     /// The step's name is empty, longer than 64 bytes, or has a control character in it.
     #[error("a step's name has 1 to 64 bytes and no control characters; found {0:?}")]
     Name(String),
-    /// The claim had ended, by its own clock or by another owner, before the step began. The step
-    /// did not run.
+    /// The claim had ended, in any way, before the step began. The step did not run.
     #[error("the claim was lost before step `{0}`, so the step did not run")]
     Lost(String),
     /// The step ran, and another owner has the key now.

@@ -75,6 +75,13 @@ impl From<Finished> for Ended {
     }
 }
 
+/// Whatever way a claim ends, what is left of its operation is told.
+impl<S> Drop for Claim<S> {
+    fn drop(&mut self) {
+        self.work.0.over();
+    }
+}
+
 impl<S: Store> Claim<S> {
     pub(super) fn new(work: Work<S>, flight: Option<Flight>) -> Self {
         Self { work, flight }
@@ -152,6 +159,7 @@ impl<S: Store> Claim<S> {
         value: T,
         answer: impl FnOnce(T) -> Answer<T>,
     ) -> Outcome<T> {
+        self.work.0.over();
         let kept = Kept::of(&value, self.work.0.claims.config.inline_limit);
         let data = self.keep(kept).await;
         match self.finish(Status::Completed, data).await {
@@ -183,6 +191,7 @@ impl<S: Store> Claim<S> {
     ///
     /// The store did not answer within the time that was left; the lease is left to lapse.
     pub async fn fail_with<T: Serialize>(self, failure: &T) -> Result<Ended, StoreError> {
+        self.work.0.over();
         let kept = Kept::of(failure, self.work.0.claims.config.inline_limit);
         let data = self.keep(kept).await;
         Ok(self.finish(Status::Failed, data).await?.into())
@@ -267,6 +276,7 @@ impl<S: Store> Claim<S> {
 
     /// Gives the key up. That somebody else has it by now is no error of the caller, and is said.
     async fn send_last(&self, write: Write) -> Result<Ended, StoreError> {
+        self.work.0.over();
         if let Reached::Answer(..) = self.work.0.send(write, None).await? {
             telemetry::changed_nothing(self.key(), self.attempt());
             return Ok(Ended::Superseded);
@@ -333,6 +343,7 @@ impl<S: Store> Claim<S> {
     /// Sends the final write, and the same again while it stays unanswered and time is left.
     /// Nothing else may be sent after it: it may have landed.
     async fn finish(&self, status: Status, data: Data) -> Result<Finished, StoreError> {
+        self.work.0.over();
         let mut backoff = BACKOFF;
         let mut data = data;
         let mut tries = 0;

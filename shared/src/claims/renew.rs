@@ -43,7 +43,7 @@ impl<S: Store> Work<S> {
                 Renewed::Unanswered => pause = (length / 12).min(self.remaining()),
             }
         }
-        self.0.lost.send_replace(true);
+        self.0.over();
     }
 
     async fn renew(&self, now: EpochMillis, lease: EpochMillis) -> Renewed {

@@ -86,6 +86,18 @@ impl<S> Held<S> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The claim is lost, or its end has begun: whatever still has its [`Work`] is told, and begins
+    /// nothing more in its name.
+    pub(super) fn over(&self) {
+        self.lost.send_replace(true);
+    }
+
+    /// Whether it is known to be over. A lease that has only passed by the own clock is not: a write
+    /// in its name may still stand.
+    fn is_over(&self) -> bool {
+        *self.lost.borrow()
+    }
+
     /// A record that was first claimed under `hold` stays so, and so does a claim made under it.
     pub(super) fn effective_policy(&self) -> Policy {
         match self.record.policy {
@@ -152,15 +164,17 @@ impl<S: Store> Work<S> {
         self.ends().since(self.0.claims.now())
     }
 
-    /// Whether the claim is lost: another owner has it, or its lease is over by the own clock.
-    /// Nothing may be done in its name any more.
+    /// Whether the claim is lost: it has ended (in any way), another owner has it, or its lease is
+    /// over by the own clock. Nothing may be done in its name any more, and nothing can be:
+    /// [`enter`](Self::enter) and [`step`](Self::step) refuse.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        *self.0.lost.borrow() || self.0.claims.now() >= self.ends()
+        self.0.is_over() || self.0.claims.now() >= self.ends()
     }
 
-    /// Waits until the claim is lost: the signal to stop. Only a claim that is
-    /// [renewed](crate::Once::renewed) gives it; others end at [`ends`](Self::ends).
+    /// Waits until the claim is over: the signal to stop, also for a task that outlives its
+    /// operation. A lease that passes gives it only where it is [renewed](crate::Once::renewed);
+    /// others end at [`ends`](Self::ends).
     pub async fn lost(&self) {
         // The sender lives in `self`: the wait can't end by its going.
         let _ = self.0.lost.subscribe().wait_for(|lost| *lost).await;
@@ -182,7 +196,7 @@ impl<S: Store> Work<S> {
     /// # Errors
     ///
     /// The operation must not go on; nothing of it has happened, so that it ends with
-    /// [`Failure::did_not_happen`].
+    /// [`Failure::did_not_happen`]. So it is behind the end of the claim, too.
     pub async fn enter(&self) -> Result<(), EntryError> {
         if self.is_lost() {
             return Err(EntryError::Lost);
@@ -195,7 +209,7 @@ impl<S: Store> Work<S> {
             let owner = self.0.owner.clone();
             match self.0.send(Write::Enter { owner }, None).await {
                 Ok(Reached::Answer(..)) => {
-                    self.0.lost.send_replace(true);
+                    self.0.over();
                     return Err(EntryError::Superseded);
                 }
                 Ok(_) => break,
@@ -262,13 +276,17 @@ impl<S: Store> Work<S> {
         Ok(value)
     }
 
-    /// Records an intermediate result that was made elsewhere, as JSON text.
+    /// Records an intermediate result that was made elsewhere, as JSON text. It replaces what is
+    /// recorded under the name.
     ///
     /// # Errors
     ///
     /// See [`StepError`].
     pub async fn checkpoint<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StepError> {
         let name = named(name)?;
+        if self.0.is_over() {
+            return Err(StepError::Lost(name));
+        }
         let text = self.checked(&name, value)?;
         self.record_step(name, text).await
     }
@@ -280,12 +298,16 @@ impl<S: Store> Work<S> {
     }
 
     /// Says what the owner is doing now, for people to see. Best effort: whether it could be
-    /// written must never stop or decide anything of the operation.
+    /// written must never stop or decide anything of the operation. Behind the end of the claim it
+    /// is [`Ended::Superseded`], without a call.
     ///
     /// # Errors
     ///
     /// The store could not answer.
     pub async fn set_activity(&self, text: Option<&str>) -> Result<Ended, StoreError> {
+        if self.0.is_over() {
+            return Ok(Ended::Superseded);
+        }
         let write = Write::Activity {
             owner: self.0.owner.clone(),
             activity: text.map(|text| Activity {
@@ -328,7 +350,7 @@ impl<S: Store> Work<S> {
             };
             match self.0.send(write, None).await {
                 Ok(Reached::Answer(..)) => {
-                    self.0.lost.send_replace(true);
+                    self.0.over();
                     return Err(StepError::Superseded(name));
                 }
                 Ok(_) => break,

@@ -5,11 +5,12 @@ use firstclaim::record::Data;
 use firstclaim::store::Written;
 use firstclaim::store::memory::Fault;
 use firstclaim::{
-    Answer, ClaimError, Ended, Failure, Policy, RunError, Status, Store, StoreError, StoredFailure,
+    Answer, ClaimError, Ended, EntryError, Failure, Policy, RunError, Status, StepError, Store,
+    StoreError, StoredFailure, Work,
 };
 
 use crate::lab::{
-    Broken, LEASE, Lab, Rule, SECOND, answered, broken, held, operation_failure, quiet, until,
+    Broken, LEASE, Lab, Rule, SECOND, Wire, answered, broken, held, operation_failure, quiet, until,
 };
 
 fn failure(code: &str) -> StoredFailure {
@@ -343,15 +344,83 @@ async fn p28_the_completion_is_sent_again_only_while_time_is_left() {
     quiet().await;
 }
 
+/// What a task that outlives its operation still does with the claim: nothing, and no call.
+async fn nothing_can_be_done(lab: &Lab, work: &Work<Wire>) {
+    let (stands, calls, effects) = (lab.memory.records(), lab.wire.log(), lab.effects());
+    assert!(work.is_lost());
+    work.lost().await;
+    let step = work.step("charge", || async {
+        Ok::<_, Failure<Broken>>(lab.effect())
+    });
+    let failure = step.await.unwrap_err();
+    assert_eq!(
+        (failure.code.as_str(), failure.error.0.as_str()),
+        (
+            "lease_lost",
+            "the claim was lost before step `charge`, so the step did not run"
+        )
+    );
+    let error = work.enter().await.unwrap_err();
+    assert!(matches!(error, EntryError::Lost), "{error:?}");
+    let error = work.checkpoint("late", &1).await.unwrap_err();
+    assert!(matches!(error, StepError::Lost(_)), "{error:?}");
+    let activity = work.set_activity(Some("still here")).await.unwrap();
+    assert_eq!(activity, Ended::Superseded);
+    assert_eq!(lab.memory.records(), stands);
+    assert_eq!((lab.wire.log(), lab.effects()), (calls, effects));
+}
+
 #[tokio::test]
-async fn p20_what_is_left_of_an_operation_writes_nothing_after_its_end() {
+async fn p20_what_is_left_of_an_operation_does_nothing_after_its_end() {
+    for end in 0..6 {
+        let lab = Lab::new();
+        let claim = held(lab.once().policy(Policy::Hold).marks_entry()).await;
+        claim.enter().await.unwrap();
+        let work = claim.work().clone();
+        match end {
+            0 => drop(claim.complete(1).await),
+            1 => drop(claim.fail(failure("declined")).await.unwrap()),
+            2 => drop(claim.fail_with(&"declined").await.unwrap()),
+            3 => drop(claim.release(failure("busy")).await.unwrap()),
+            4 => drop(claim.give_up(failure("timeout")).await.unwrap()),
+            _ => drop(claim),
+        }
+        nothing_can_be_done(&lab, &work).await;
+    }
+}
+
+#[tokio::test]
+async fn p20_a_task_that_outlives_its_operation_repeats_no_effect() {
     let lab = Lab::new();
+    let (hand, left) = tokio::sync::oneshot::channel();
+    let ran = lab.once().run(|work| async move {
+        hand.send(work).unwrap();
+        Err::<usize, _>(Failure::unknown("timeout", broken("gave up waiting")))
+    });
+    operation_failure(ran.await);
+    let again = lab.once().run(|work| {
+        let lab = &lab;
+        async move {
+            work.step("charge", || async {
+                Ok::<_, Failure<Broken>>(lab.effect())
+            })
+            .await
+        }
+    });
+    assert_eq!(again.await.unwrap().answer, Answer::Performed(1));
+    nothing_can_be_done(&lab, &left.await.unwrap()).await;
+    assert_eq!(lab.effects(), 1);
+}
+
+#[tokio::test]
+async fn p20_what_is_left_of_an_operation_is_told_when_the_end_begins() {
+    let lab = Lab::new();
+    lab.wire.rule("finish", Rule::HoldReply);
     let claim = held(lab.once()).await;
     let work = claim.work().clone();
-    claim.complete(1).await;
-    let stands = lab.record();
-    let error = work.checkpoint("late", &1).await.unwrap_err();
-    assert_eq!(error.to_string(), "the claim was lost during step `late`");
-    work.set_activity(Some("still here")).await.unwrap();
-    assert_eq!(lab.record(), stands);
+    let finish = tokio::spawn(claim.complete(1));
+    until("it is sent", || lab.wire.count("finish") == 1).await;
+    nothing_can_be_done(&lab, &work).await;
+    lab.wire.clear("finish");
+    assert_eq!(finish.await.unwrap().answer, Answer::Performed(1));
 }
