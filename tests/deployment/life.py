@@ -199,6 +199,12 @@ def deploy_the_stack(world: World) -> None:
     mappings = world.emulator.client("lambda").list_event_source_mappings()["EventSourceMappings"]
     assert [one["EventSourceArn"] for one in mappings] == [work["QueueArn"]], mappings
     assert mappings[0]["FunctionResponseTypes"] == ["ReportBatchItemFailures"], mappings
+    # The emulator writes no access log; that it is asked for can be seen.
+    stages = world.emulator.client("apigatewayv2").get_stages(ApiId=world.resource("Api"))["Items"]
+    logs = world.outputs["AccessLogGroup"]
+    assert logs in stages[0]["AccessLogSettings"]["DestinationArn"], stages
+    filters = world.emulator.client("logs").describe_metric_filters(logGroupName=logs)
+    assert len(filters["metricFilters"]) == 1, filters
 
 
 def name_an_operator(world: World) -> None:

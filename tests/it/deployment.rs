@@ -25,6 +25,7 @@ pub(crate) fn tests() -> Vec<Test> {
             the_window_outlives_the_longest_way_of_an_event,
             n39_the_table_is_the_one_that_the_code_uses,
             batches_are_answered_in_part,
+            what_the_functions_say_reaches_their_logs,
             a_failing_target_is_waited_for_half_a_day,
             wrong_parameters_are_refused_before_anything_is_made,
             stages_set_parameters_that_exist,
@@ -343,10 +344,15 @@ async fn batches_are_answered_in_part(_: &Lab) -> anyhow::Result<()> {
             json!(["ReportBatchItemFailures"])
         );
         assert_eq!(mapping["Queue"], "WorkQueue.Arn");
-        // A whole batch at once: none of its records waits for another one's time.
         let size = usize::try_from(number(&mapping["BatchSize"])?)?;
-        assert_eq!(size, queue_settings(&stack)?.concurrency);
-        assert_eq!(size, queue::config::CONCURRENCY);
+        if stack.parameter("Fifo")? == "true" {
+            // What comes back takes nothing of its group with it.
+            assert_eq!(size, 1);
+        } else {
+            // A whole batch at once: none of its records waits for another one's time.
+            assert_eq!(size, queue_settings(&stack)?.concurrency);
+            assert_eq!(size, queue::config::CONCURRENCY);
+        }
         ensure!(number(&mapping["ScalingConfig"]["MaximumConcurrency"])? >= 2);
 
         let (work, dead) = (
@@ -366,6 +372,26 @@ async fn batches_are_answered_in_part(_: &Lab) -> anyhow::Result<()> {
         ensure!(
             number(&dead["MessageRetentionPeriod"])? >= number(&work["MessageRetentionPeriod"])?
         );
+    }
+    Ok(())
+}
+
+/// Lambda takes lines away by their level, and one without a level, as those with the metrics are,
+/// for an INFO one.
+async fn what_the_functions_say_reaches_their_logs(_: &Lab) -> anyhow::Result<()> {
+    for (level, let_through) in [
+        ("error", "INFO"),
+        ("warn", "INFO"),
+        ("info", "INFO"),
+        ("debug", "DEBUG"),
+    ] {
+        let stack = stack(&[("LogLevel", level)])?;
+        for function in ["WebhookFunction", "QueueFunction"] {
+            assert_eq!(stack.environment(function)?["RUST_LOG"], level);
+            let logging = &stack.properties(function)?["LoggingConfig"];
+            assert_eq!(logging["LogFormat"], "JSON");
+            assert_eq!(logging["ApplicationLogLevel"], let_through, "{level}");
+        }
     }
     Ok(())
 }

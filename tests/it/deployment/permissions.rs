@@ -10,7 +10,7 @@ use integration::process::Process;
 use integration::proxy::{Proxy, Step};
 use integration::queue_stub::returned;
 use integration::target::Behaviour;
-use integration::template::{Stack, text};
+use integration::template::{Stack, root, text};
 
 use super::{REQUIRED, stack};
 use crate::registry::{Test, tests};
@@ -23,6 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
             the_queue_uses_what_it_is_granted,
             nothing_is_granted_on_everything_but_traces,
             operators_read_settle_and_redrive,
+            the_runbook_asks_for_no_right_unsaid,
         ;
         race:
     ]
@@ -230,4 +231,47 @@ async fn operators_read_settle_and_redrive(_: &Lab) -> anyhow::Result<()> {
             .any(|(action, _)| action == "dynamodb:DeleteItem")
     );
     Ok(())
+}
+
+/// What a page of the runbook calls, operators may, or the page says which right it takes.
+async fn the_runbook_asks_for_no_right_unsaid(_: &Lab) -> anyhow::Result<()> {
+    let granted = granted(&stack(&[])?.properties("OperatorPolicy")?["PolicyDocument"])?;
+    let granted: BTreeSet<_> = granted.into_iter().map(|(action, _)| action).collect();
+    let runbook = std::fs::read_to_string(root().join("docs/runbook.md"))?;
+    let mut called = BTreeSet::new();
+    for page in runbook.split("\n## ") {
+        let title = page.lines().next().unwrap_or_default();
+        let commands = page.split("aws ").skip(1).filter_map(|rest| {
+            let mut words = rest.split_whitespace();
+            let (service, command) = (words.next()?, words.next()?);
+            let word = |text: &str| {
+                text.bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+            };
+            (word(service) && word(command)).then(|| action(service, command))
+        });
+        for action in commands {
+            ensure!(
+                granted.contains(&action) || page.contains(&format!("`{action}`")),
+                "the page {title:?} does not say that it takes {action}"
+            );
+            called.insert(action);
+        }
+    }
+    for known in ["sqs:StartMessageMoveTask", "secretsmanager:PutSecretValue"] {
+        ensure!(called.contains(known), "{called:?}");
+    }
+    Ok(())
+}
+
+/// The right that a command of the AWS CLI takes.
+fn action(service: &str, command: &str) -> String {
+    if (service, command) == ("logs", "tail") {
+        return "logs:FilterLogEvents".to_owned();
+    }
+    let words = command.split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        format!("{}{rest}", first.to_uppercase())
+    });
+    format!("{service}:{}", words.collect::<String>())
 }
