@@ -52,7 +52,7 @@ impl Mutant {
 /// Why a mutant is not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unnoticed {
-    /// Other guards cover it, as the model shows (`shared/tests/model/mutants.rs`).
+    /// Other guards cover it, as the model shows (`shared/model/src/mutants.rs`).
     Redundant(&'static str),
     /// The campaign's callers can't see it; the model's can, and it finds it.
     LeftToTheModel(&'static str),

@@ -2,8 +2,8 @@
 
 use firstclaim::record::Policy;
 
-use crate::model::axes::{Axes, Caller, Ending, Found, NO_LIMIT, Outsider, Settling};
-use crate::model::properties::Sighting;
+use crate::axes::{Axes, Caller, Ending, Found, NO_LIMIT, Outsider, Settling};
+use crate::properties::Sighting;
 
 /// Those that the test runs, all within about a minute.
 pub(crate) const USUAL: &[Axes] = &[

@@ -5,9 +5,9 @@ use firstclaim::Record;
 use firstclaim::protocol::{Intent, Request, Terms, Verdict, Write};
 use firstclaim::record::{RELEASED, SUSPENDED, Status};
 
-use crate::model::machine::Machine;
-use crate::model::pool::Ref;
-use crate::model::state::{Errand, Fault, State, Who, fingerprint_of_theirs};
+use crate::machine::Machine;
+use crate::pool::Ref;
+use crate::state::{Errand, Fault, State, Who, fingerprint_of_theirs};
 
 impl Machine {
     /// It was told that its write stands, though it was refused.

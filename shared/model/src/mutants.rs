@@ -9,11 +9,11 @@ use firstclaim::record::{Data, Origin, Policy, Settled, Status};
 use firstclaim::{Owner, Record};
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::model::axes::{Axes, Ending, Settling};
-use crate::model::explorations;
-use crate::model::machine::Machine;
-use crate::model::pool::Pools;
-use crate::model::removal::{Guard, Kind, Removal, Removed};
+use crate::axes::{Axes, Ending, Settling};
+use crate::explorations;
+use crate::machine::Machine;
+use crate::pool::Pools;
+use crate::removal::{Guard, Kind, Removal, Removed};
 
 /// How many threads explore.
 pub(crate) const THREADS: usize = 2;

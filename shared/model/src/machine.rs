@@ -8,14 +8,14 @@ use firstclaim::protocol::{Intent, Request, Seen, Settlement, Write, window_end}
 use firstclaim::record::{Data, Origin, Settled, Status};
 use stateright::{Model, Property};
 
-use crate::model::axes::{Axes, Outsider, Settling};
-use crate::model::call::{Known, Question};
-use crate::model::holder::Step;
-use crate::model::pool::{Memo, Pools, Ref};
-use crate::model::properties::{self, Welcome};
-use crate::model::removal::{Guard, Removed};
-use crate::model::state::{Errand, Ghost, Phase, State, Told, Who};
-use crate::model::store::Effect;
+use crate::axes::{Axes, Outsider, Settling};
+use crate::call::{Known, Question};
+use crate::holder::Step;
+use crate::pool::{Memo, Pools, Ref};
+use crate::properties::{self, Welcome};
+use crate::removal::{Guard, Removed};
+use crate::state::{Errand, Ghost, Phase, State, Told, Who};
+use crate::store::Effect;
 
 /// The protocol for one key within the bounds of its axes, whole or with something taken away.
 #[derive(Debug)]

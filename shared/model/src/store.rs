@@ -5,10 +5,10 @@ use firstclaim::clock::EpochMillis;
 use firstclaim::protocol::{Condition, Seen, Settlement, Write};
 use firstclaim::record::Status;
 
-use crate::model::machine::Machine;
-use crate::model::pool::Ref;
-use crate::model::removal::Removal;
-use crate::model::state::{Fault, Ghost, Landing, State, Who};
+use crate::machine::Machine;
+use crate::pool::Ref;
+use crate::removal::Removal;
+use crate::state::{Fault, Ghost, Landing, State, Who};
 
 /// What the onlooker reads in a release: the operation did not happen.
 pub(crate) const DID_NOT_HAPPEN: &str = "did_not_happen";

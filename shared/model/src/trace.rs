@@ -6,8 +6,8 @@ use firstclaim::Record;
 use firstclaim::record::Data;
 use stateright::Path;
 
-use crate::model::machine::Action;
-use crate::model::state::State;
+use crate::machine::Action;
+use crate::state::State;
 
 /// The steps that lead to a discovery, one a line.
 pub(crate) fn of(path: Path<State, Action>) -> String {

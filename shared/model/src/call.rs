@@ -6,15 +6,15 @@ use firstclaim::clock::EpochMillis;
 use firstclaim::protocol::{Decision, Request, Terms, Verdict, Write, decide_without};
 use firstclaim::record::{Origin, Policy, RELEASED, Status};
 
-use crate::model::axes::Caller;
-use crate::model::holder::attempt_error;
-use crate::model::machine::Machine;
-use crate::model::pool::Ref;
-use crate::model::removal::{Guard, Removal};
-use crate::model::state::{
+use crate::axes::Caller;
+use crate::holder::attempt_error;
+use crate::machine::Machine;
+use crate::pool::Ref;
+use crate::removal::{Guard, Removal};
+use crate::state::{
     Call, Errand, Fault, Holding, Landing, Phase, State, Told, Who, fingerprint_of_theirs,
 };
-use crate::model::store::step_name;
+use crate::store::step_name;
 
 /// What a decision is made from: the item, the request, and the time by the sender's clock.
 pub(crate) type Question = (Option<Ref<Record>>, Ref<Request>, EpochMillis);

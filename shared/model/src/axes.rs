@@ -2,7 +2,7 @@
 
 use firstclaim::record::Policy;
 
-use crate::model::properties::Sighting;
+use crate::properties::Sighting;
 
 /// The bounds of one exploration, which is exhaustive within them. Times are in ticks.
 #[derive(Clone, Copy, Debug)]

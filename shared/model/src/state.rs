@@ -5,8 +5,8 @@ use firstclaim::protocol::{Request, Verdict, Write};
 use firstclaim::record::Policy;
 use firstclaim::{Owner, Record};
 
-use crate::model::axes::{Axes, Found, NO_LIMIT};
-use crate::model::pool::Ref;
+use crate::axes::{Axes, Found, NO_LIMIT};
+use crate::pool::Ref;
 
 /// Everything that is explored. A crash needs no mark: a process that crashes is one that never
 /// takes its next step.

@@ -8,11 +8,11 @@ use firstclaim::clock::EpochMillis;
 use firstclaim::protocol::{Intent, Request, Write};
 use firstclaim::record::{Activity, AttemptError, Data, Policy, Status};
 
-use crate::model::axes::Ending;
-use crate::model::machine::Machine;
-use crate::model::removal::Guard;
-use crate::model::state::{Errand, Fault, Holding, Phase, State, Who};
-use crate::model::store::{DID_NOT_HAPPEN, step_name};
+use crate::axes::Ending;
+use crate::machine::Machine;
+use crate::removal::Guard;
+use crate::state::{Errand, Fault, Holding, Phase, State, Who};
+use crate::store::{DID_NOT_HAPPEN, step_name};
 
 /// What a holder does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use firstclaim::protocol::{Decision, Request, Terms, Verdict, Write, decide_with
 use firstclaim::record::{Origin, Policy, Status};
 use stateright::Property;
 
-use crate::model::axes::Axes;
-use crate::model::machine::Machine;
-use crate::model::pool::Ref;
-use crate::model::state::{Call, Fault, Holding, Phase, State, Told, Who};
-use crate::model::store::step_name;
+use crate::axes::Axes;
+use crate::machine::Machine;
+use crate::pool::Ref;
+use crate::state::{Call, Fault, Holding, Phase, State, Told, Who};
+use crate::store::step_name;
 
 /// How many writes a newcomer whom nothing disturbs may need: claim, takeover, and one to spare.
 const NEWCOMERS_ROUNDS: usize = 3;
