@@ -34,6 +34,9 @@ use memory::ProcessMemory;
 /// beats, and the same again after a window has ended in between.
 const ROUNDS: u32 = 8;
 
+/// How long the service's answer may take for its date to say that the own clock is right.
+const CONCLUSIVE: Duration = Duration::from_secs(1);
+
 /// Claims over one store, with one configuration. Cheap to clone; make one per process: clones
 /// share what the process knows of running claims and of final records.
 #[derive(Clone, Debug)]
@@ -177,10 +180,14 @@ impl<S: Store> Claims<S> {
     /// By how much the own clock is off from the service's, where that is more than the grace. The
     /// service said its date at some instant between `sent` and now: the time that its answer took
     /// is no difference. The date has whole seconds, so that a difference below one is none.
+    ///
+    /// An answer that took long (a connection was made, credentials were fetched) can hide as much:
+    /// the next claim compares again.
     fn clock_is_off(&self, sent: EpochMillis, service: EpochSeconds) -> Option<i64> {
         let service = service.millis();
+        let now = self.source.now();
         let fast_by = sent.0 - service.0;
-        let slow_by = service.0 - self.source.now().0;
+        let slow_by = service.0 - now.0;
         let grace = i64::try_from(self.config.grace.as_millis()).unwrap_or(i64::MAX);
         if slow_by > grace {
             return Some(-slow_by);
@@ -188,7 +195,9 @@ impl<S: Store> Claims<S> {
         if fast_by > grace.saturating_add(999) {
             return Some(fast_by);
         }
-        self.memory.clock_is_right();
+        if now.since(sent) <= CONCLUSIVE {
+            self.memory.clock_is_right();
+        }
         None
     }
 

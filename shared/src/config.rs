@@ -7,6 +7,9 @@ use crate::record::Policy;
 /// One day.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The most that `inline_limit` may be: well below the 400 KB that an item has.
+const INLINE_LIMIT: usize = 256 * 1024;
+
 /// What holds for all claims of a process. A single claim can narrow some of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -21,15 +24,15 @@ pub struct Config {
     pub min_remaining: Duration,
     /// What may happen after a crash or an unknown outcome. Default [`Policy::Rerun`].
     pub policy: Policy,
-    /// The longest lease that any claim may ask for. Default 15 minutes and the grace: a Lambda's
-    /// longest run. The window must be longer.
+    /// The longest lease that any claim may ask for. Default 16 minutes: a Lambda's longest run, the
+    /// grace behind it, and clocks that differ. The window must be longer.
     pub longest_lease: Duration,
     /// After how many attempts in a row that ended without a word (the process was killed each
     /// time) nobody takes over any more and a person decides. Default 5.
     pub silent_limit: u32,
     /// The longest result that is kept in the record itself, in bytes of JSON text; larger ones go
     /// into a companion item. Every refused duplicate is billed by the record's size. Default
-    /// 2 KiB.
+    /// 2 KiB, at most 256 KiB.
     pub inline_limit: usize,
     /// How many bytes of final records a process remembers. Default 1 MiB; 0 remembers nothing.
     pub cache_bytes: usize,
@@ -45,7 +48,7 @@ impl Default for Config {
             grace: Duration::from_secs(2),
             min_remaining: Duration::ZERO,
             policy: Policy::Rerun,
-            longest_lease: Duration::from_secs(15 * 60 + 2),
+            longest_lease: Duration::from_secs(16 * 60),
             silent_limit: 5,
             inline_limit: 2 * 1024,
             cache_bytes: 1024 * 1024,
@@ -69,6 +72,26 @@ pub enum ConfigError {
     /// No attempt at all would be allowed.
     #[error("silent_limit is 0; at least one attempt must be allowed")]
     SilentLimit,
+    /// No lease would be long enough to work under it.
+    #[error(
+        "grace {grace:?} and min_remaining {floor:?} leave nothing of the longest lease {lease:?}"
+    )]
+    NoTime {
+        /// The grace.
+        grace: Duration,
+        /// The least time that must be left.
+        floor: Duration,
+        /// The longest lease.
+        lease: Duration,
+    },
+    /// An item would have no room left for its checkpoints.
+    #[error(
+        "inline_limit {given} is more than {INLINE_LIMIT} bytes; larger results have an item of their own"
+    )]
+    InlineLimit {
+        /// What was given, in bytes.
+        given: usize,
+    },
 }
 
 impl Config {
@@ -81,6 +104,18 @@ impl Config {
         }
         if self.silent_limit == 0 {
             return Err(ConfigError::SilentLimit);
+        }
+        if self.grace.saturating_add(self.min_remaining) >= self.longest_lease {
+            return Err(ConfigError::NoTime {
+                grace: self.grace,
+                floor: self.min_remaining,
+                lease: self.longest_lease,
+            });
+        }
+        if self.inline_limit > INLINE_LIMIT {
+            return Err(ConfigError::InlineLimit {
+                given: self.inline_limit,
+            });
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// The longest `id` attribute that a record gets, in bytes. DynamoDB's limit for a partition key is
@@ -40,8 +41,11 @@ pub enum KeyError {
         /// The byte offset.
         at: usize,
     },
-    /// A part that should have named the operation is null or an empty text.
-    #[error("part {0} of the key is null or empty; a partly missing key names no operation")]
+    /// A part that should have named the operation is null or an empty text, or has such a value in
+    /// it.
+    #[error(
+        "part {0} of the key is null or empty, or has such a value in it; a partly missing key names no operation"
+    )]
     MissingPart(usize),
     /// The text has no `#`, so that it has no scope.
     #[error("a key has the form <scope>#<id>; no '#' was found")]
@@ -135,9 +139,9 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// See [`Scope::new`]; further no part at all, or a part that is null or an empty text: a key
-    /// that is partly missing names no operation.
-    pub fn join(scope: impl Into<String>, parts: &[serde_json::Value]) -> Result<Self, KeyError> {
+    /// See [`Scope::new`]; further no part at all, or a part that is null or an empty text, or has
+    /// such a value in it: a key that is partly missing names no operation.
+    pub fn join(scope: impl Into<String>, parts: &[Value]) -> Result<Self, KeyError> {
         Self::in_scope(&Scope::new(scope)?, join(parts)?)
     }
 
@@ -205,18 +209,28 @@ impl Serialize for Key {
 ///
 /// # Errors
 ///
-/// No part, or one that is null or an empty text.
-pub fn join(parts: &[serde_json::Value]) -> Result<String, KeyError> {
+/// No part, or one that is null or an empty text, or has such a value in it.
+pub fn join(parts: &[Value]) -> Result<String, KeyError> {
     if parts.is_empty() {
         return Err(KeyError::EmptyId);
     }
     for (at, part) in parts.iter().enumerate() {
-        if part.is_null() || part.as_str() == Some("") {
+        if is_missing(part) {
             return Err(KeyError::MissingPart(at));
         }
     }
     // A JSON array of values that came from JSON: writing it can't fail.
-    Ok(serde_json::Value::Array(parts.to_vec()).to_string())
+    Ok(Value::Array(parts.to_vec()).to_string())
+}
+
+fn is_missing(part: &Value) -> bool {
+    match part {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(parts) => parts.iter().any(is_missing),
+        Value::Object(members) => members.values().any(is_missing),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 fn refuse_control(text: &str) -> Result<(), KeyError> {

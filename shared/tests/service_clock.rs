@@ -69,6 +69,30 @@ async fn a_slow_answer_is_no_difference_of_the_clocks() {
     assert_eq!(outcome.answer, Answer::Performed(7));
 }
 
+/// What a slow answer may have hidden is looked for again.
+#[tokio::test]
+async fn a_clock_is_compared_again_after_an_answer_that_says_too_little() {
+    let delay = Duration::from_millis(1300);
+    // Its date stands still, so that the own clock is fast by as much when the second claim comes.
+    let (endpoint, _) = service(SystemSource.now(), delay).await;
+    let config = Config {
+        grace: Duration::from_millis(200),
+        ..Config::default()
+    };
+    let claims = claims_with(&endpoint, config).await;
+    let run = |id: &str| {
+        let once = claims.once(Key::new("clock", id).unwrap());
+        once.lease(Duration::from_secs(60))
+            .run(|_| async { Ok::<_, Failure<String>>(7) })
+    };
+    assert_eq!(run("1").await.unwrap().answer, Answer::Performed(7));
+    let again = run("2").await;
+    assert!(
+        matches!(again, Err(RunError::Claim(ClaimError::Clock { .. }))),
+        "{again:?}"
+    );
+}
+
 #[tokio::test]
 async fn a_deadline_that_the_platform_gave_is_trusted() {
     let an_hour_ago = SystemSource.now().before(Duration::from_secs(3600));
@@ -102,7 +126,7 @@ async fn claims_with(endpoint: &str, config: Config) -> Claims<DynamoDb> {
     Claims::new(store, config).unwrap()
 }
 
-/// A service whose clock stands at `now`, and whose answers take `delay`; counts the calls.
+/// A service whose clock stands at `now`, and whose first answer takes `delay`; counts the calls.
 async fn service(now: EpochMillis, delay: Duration) -> (String, Arc<AtomicUsize>) {
     let date = DateTime::from_secs(now.seconds().0)
         .fmt(DateTimeFormat::HttpDate)
@@ -113,7 +137,10 @@ async fn service(now: EpochMillis, delay: Duration) -> (String, Arc<AtomicUsize>
     let counted = Arc::clone(&calls);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            counted.fetch_add(1, Ordering::SeqCst);
+            let delay = match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => delay,
+                _ => Duration::ZERO,
+            };
             tokio::spawn(answer(stream, date.clone(), delay));
         }
     });

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use aws_sdk_dynamodb::types::AttributeValue;
+use firstclaim::claims::{Resolution, Settling};
 use firstclaim::clock::{EpochMillis, ManualSource};
 use firstclaim::record::Status;
 use firstclaim::{Answer, Claims, Config, Failure, Fingerprint, Key, Outcome};
@@ -21,6 +22,7 @@ pub(crate) fn tests() -> Vec<Test> {
             a_validation_that_is_not_ours_binds_nothing,
             a_record_in_progress_is_in_flight_and_then_taken_over,
             a_record_without_a_lease_is_locked_until_its_window_ends,
+            a_record_that_was_settled_takes_checkpoints,
         ;
         race:
     ]
@@ -153,4 +155,49 @@ async fn a_record_without_a_lease_is_locked_until_its_window_ends(lab: &Lab) -> 
         "{outcome:?}"
     );
     Ok(())
+}
+
+/// A settle makes it ours, so that the takeover behind it can't tell any more that it was not.
+async fn a_record_that_was_settled_takes_checkpoints(lab: &Lab) -> anyhow::Result<()> {
+    let again = Resolution::Rerun {
+        new_generation: false,
+    };
+    let done = Resolution::Result(serde_json::value::to_raw_value(&json!("by hand"))?);
+    for (resolution, window) in [
+        (again, Duration::ZERO),
+        (Resolution::Forget, Duration::ZERO),
+        // Then claimed anew, with a record of its own.
+        (done, 32 * 24 * 60 * MINUTE),
+    ] {
+        let adopted = Adopted::put(lab, "killed").await?;
+        let seen = adopted.claims.read(&adopted.key).await?;
+        let seen = seen.context("there is no record")?;
+        let settled = adopted.claims.settle(&seen, resolution, "ada", "a test");
+        ensure!(matches!(settled.await?, Settling::Recorded(_)));
+        adopted.clock.advance(window);
+        let once = adopted.claims.once(adopted.key.clone()).lease(MINUTE);
+        let outcome = once.run(|work| async move {
+            let charged = work.step("charge", || async { Ok::<_, Failure<NotStepped>>(7) });
+            charged.await
+        });
+        let outcome = outcome.await?;
+        ensure!(outcome.answer == Answer::Performed(7), "{outcome:?}");
+    }
+    Ok(())
+}
+
+/// The charge, or what became of it, is not in the record.
+#[derive(Debug)]
+struct NotStepped(firstclaim::StepError);
+
+impl From<firstclaim::StepError> for NotStepped {
+    fn from(error: firstclaim::StepError) -> Self {
+        Self(error)
+    }
+}
+
+impl std::fmt::Display for NotStepped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
 }

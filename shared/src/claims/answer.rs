@@ -75,14 +75,15 @@ impl<S: Store> Claims<S> {
             Some(Data::Inline(text)) => text.clone(),
             // Another tool stores nothing for an empty result.
             None => "null".to_owned(),
-            Some(Data::Omitted(omitted)) => return Ok(Answer::ResultOmitted(omitted.clone())),
+            Some(Data::Omitted(omitted)) => return Ok(without_content(record, omitted.clone())),
             Some(Data::Companion { id, note }) => match self.companion(id, note).await? {
                 Some(text) => text,
                 None => {
-                    return Ok(Answer::ResultOmitted(Omitted {
+                    let omitted = Omitted {
                         reason: "its companion item is missing or damaged".to_owned(),
                         ..note.clone()
-                    }));
+                    };
+                    return Ok(without_content(record, omitted));
                 }
             },
         };
@@ -100,6 +101,19 @@ impl<S: Store> Claims<S> {
         let packed = self.store.companion(id).await?;
         Ok(packed.and_then(|packed| kept::unpack(&packed, note)))
     }
+}
+
+/// The answer of a final record whose content is not there. A failure stays one.
+fn without_content(record: &Record, omitted: Omitted) -> Answer<String> {
+    if record.status == Status::Completed {
+        return Answer::ResultOmitted(omitted);
+    }
+    let Omitted { bytes, reason, .. } = omitted;
+    let message = format!("its description of {bytes} bytes is not here: {reason}");
+    Answer::ReplayedFailure(StoredFailure {
+        code: "omitted".to_owned(),
+        message: bounded(&message, MESSAGE_LIMIT),
+    })
 }
 
 /// The two payloads, where the record is bound to another one than was given.

@@ -99,6 +99,10 @@ impl ProcessMemory {
     pub(super) fn keep(&self, record: Arc<Record>, now: EpochMillis) {
         lock(&self.cache).put(record, now);
     }
+
+    pub(super) fn forget(&self, id: &str) {
+        lock(&self.cache).remove(id);
+    }
 }
 
 impl Flight {

@@ -112,6 +112,9 @@ impl<S: Store> Once<S> {
 
     /// Claims with this token in place of a new one: an execution that resumes re-enters the claim
     /// that it made before, while its lease runs; anybody else is refused as ever.
+    ///
+    /// A token is for one claim. Once that has ended, by a release too, the next try needs a new
+    /// one: a late copy of what the first claim wrote could not be told from the second one's.
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = Some(owner);
         self

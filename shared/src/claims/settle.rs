@@ -85,8 +85,11 @@ impl<S: Store> Claims<S> {
             restore_until: now,
             restore: None,
         });
-        let reached = self.drive(&seen.id, &request, write, Clock::Trust).await?;
-        Ok(match reached {
+        let reached = self.drive(&seen.id, &request, write, Clock::Trust).await;
+        // Whatever became of it, what this process remembers may be over. Not before the write:
+        // another of its requests could read the record until then.
+        self.memory.forget(&seen.id);
+        Ok(match reached? {
             Reached::Answer(_, met) => Settling::Changed(met),
             Reached::Applied { record, .. } | Reached::Done(record) => Settling::Recorded(record),
             // Only an acquirer comes too late or compares clocks.

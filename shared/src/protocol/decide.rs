@@ -262,9 +262,13 @@ impl Rules {
         let Some(record) = record else {
             return self.acquirers(terms.claim(now), terms, now);
         };
-        // Mine, and it holds what I wanted: the reply was lost, the claim was not.
+        // Mine, and it holds what I wanted: the reply was lost, the claim was not. A caller that
+        // chose its token may come back with another payload, which is not what was claimed.
         if self.hold(Rule::OwnClaim) && self.own_claim(record, &terms.owner) {
-            return Decision::Done;
+            return match self.hold(Rule::Mismatch) && self.mismatch(record, terms.fingerprint) {
+                true => Decision::Answer(Verdict::Mismatch),
+                false => Decision::Done,
+            };
         }
         // The window is over and nobody is at it: the record binds nobody, whatever it says.
         if self.hold(Rule::WindowOver) && claimable(now).holds(Some(record)) {

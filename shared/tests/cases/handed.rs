@@ -194,3 +194,36 @@ async fn a_failure_may_say_more_than_its_code_and_message() {
         assert_eq!(text, told.to_string());
     }
 }
+
+#[tokio::test]
+async fn a_failure_whose_description_is_gone_stays_a_failure() {
+    let lab = Lab::new();
+    let told = serde_json::json!({"code": "exit_3", "message": "no", "more": "x".repeat(5000)});
+    let claim = held(lab.once()).await;
+    assert_eq!(claim.fail_with(&told).await.unwrap(), Ended::Recorded);
+    lab.memory.remove_companions();
+    let Answer::ReplayedFailure(failure) = lab.answer(lab.once()).await else {
+        panic!("it was not done");
+    };
+    assert_eq!(failure.code, "omitted");
+    assert!(
+        failure.message.contains("missing or damaged"),
+        "{failure:?}"
+    );
+    assert_eq!(lab.effects(), 0);
+}
+
+#[tokio::test]
+async fn a_settle_shows_at_once_in_its_own_process() {
+    let lab = Lab::new();
+    let claims = lab.process();
+    let request = || claims.once(crate::lab::key()).lease(LEASE);
+    assert_eq!(lab.answer(request()).await, Answer::Performed(1));
+    let seen = lab.record();
+    let again = Resolution::Rerun {
+        new_generation: false,
+    };
+    let settled = claims.settle(&seen, again, "ada", "once more").await;
+    assert!(matches!(settled.unwrap(), Settling::Recorded(_)));
+    assert_eq!(lab.answer(request()).await, Answer::Performed(2));
+}

@@ -91,9 +91,17 @@ async fn p40_a_key_of_two_parts_is_accepted() {
 
 #[test]
 fn p41_a_partly_missing_key_is_refused() {
-    for parts in [[json!("ada"), Value::Null], [json!("ada"), json!("")]] {
+    for missing in [
+        json!(null),
+        json!(""),
+        json!([null, null]),
+        json!({"a": {"b": ""}}),
+    ] {
+        let parts = [json!("ada"), missing];
         assert_eq!(Key::join("orders", &parts), Err(KeyError::MissingPart(1)));
     }
+    let whole = [json!("ada"), json!([0, {"a": false}])];
+    assert!(Key::join("orders", &whole).is_ok());
 }
 
 #[test]

@@ -124,7 +124,7 @@ async fn p10_a_lease_may_be_longer_than_the_run() {
 #[test]
 fn p11_a_window_that_does_not_exceed_the_longest_lease_is_refused_at_start() {
     let lab = Lab::new();
-    let lease = Duration::from_secs(902);
+    let lease = Config::default().longest_lease;
     for (window, fits) in [(lease, false), (lease + SECOND, true)] {
         let config = Config {
             window,
@@ -145,6 +145,55 @@ fn p11_a_window_that_does_not_exceed_the_longest_lease_is_refused_at_start() {
     };
     let error = Claims::new(lab.wire.clone(), none).err();
     assert_eq!(error, Some(ConfigError::SilentLimit));
+}
+
+#[test]
+fn a_configuration_under_which_nothing_can_run_is_refused_at_start() {
+    let lab = Lab::new();
+    let usual = Config::default;
+    for (config, named) in [
+        (
+            Config {
+                grace: 20 * 60 * SECOND,
+                ..usual()
+            },
+            "grace 1200s",
+        ),
+        (
+            Config {
+                min_remaining: 3600 * SECOND,
+                ..usual()
+            },
+            "min_remaining 3600s",
+        ),
+        (
+            Config {
+                inline_limit: 256 * 1024 + 1,
+                ..usual()
+            },
+            "inline_limit 262145",
+        ),
+    ] {
+        let error = Claims::new(lab.wire.clone(), config).err();
+        let said = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.contains(named), "{said}");
+    }
+}
+
+/// The longest function there is, on clocks that differ as they may.
+#[tokio::test]
+async fn a_run_of_fifteen_minutes_is_claimed_whatever_the_clocks_say() {
+    for grace in [2 * SECOND, 20 * SECOND] {
+        let lab = Lab::new();
+        let config = Config {
+            grace,
+            ..Config::default()
+        };
+        let process = lab.process_with(config);
+        let deadline = START.after(900 * SECOND + grace);
+        let answer = lab.answer(process.once(key()).deadline(deadline)).await;
+        assert_eq!(answer, Answer::Performed(1));
+    }
 }
 
 #[tokio::test]
@@ -294,7 +343,7 @@ async fn a_lease_outside_the_configured_limits_is_refused_before_any_call() {
     for (lease, refused) in [
         (Duration::ZERO, "short"),
         (2 * SECOND, "short"),
-        (903 * SECOND, "long"),
+        (961 * SECOND, "long"),
         (Duration::MAX, "long"),
     ] {
         let error = lab.once().lease(lease).claim().await.unwrap_err();

@@ -424,3 +424,21 @@ async fn p20_what_is_left_of_an_operation_is_told_when_the_end_begins() {
     lab.wire.clear("finish");
     assert_eq!(finish.await.unwrap().answer, Answer::Performed(1));
 }
+
+#[tokio::test]
+async fn an_execution_that_resumes_with_another_payload_is_a_mismatch() {
+    let lab = Lab::new();
+    let owner = firstclaim::Owner::new("execution-7");
+    let claim = |payload: &'static str| {
+        let once = lab.once().owner(owner.clone());
+        once.fingerprint(firstclaim::Fingerprint::of_bytes(payload.as_bytes()))
+    };
+    drop(held(claim("five")).await);
+    // The same again is its own claim.
+    drop(held(claim("five")).await);
+    let outcome = crate::lab::answered(claim("fifty")).await;
+    assert!(
+        matches!(outcome.answer, Answer::Mismatch { .. }),
+        "{outcome:?}"
+    );
+}

@@ -212,7 +212,7 @@ async fn a_lease_that_is_hardly_longer_than_the_grace_is_renewed_in_time() {
 #[tokio::test]
 async fn the_window_stays_behind_a_renewed_lease() {
     let lab = Lab::new();
-    let window = 903 * SECOND;
+    let window = 961 * SECOND;
     let once = lab.once().window(window).renewed(HOUR);
     let (task, end, _lost) = work(&lab, once);
     for _ in 0..60 {

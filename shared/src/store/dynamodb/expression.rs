@@ -182,12 +182,7 @@ impl Expression {
                 if *marks {
                     self.set_number(UNENTERED, seen.attempt.saturating_add(1).into());
                 }
-                if seen.owner.is_none() {
-                    // Another tool's record has no map yet that a checkpoint could be set in.
-                    self.named(CHECKPOINTS);
-                    self.value(CHECKPOINTS, AttributeValue::M(Item::new()));
-                    self.add_set(&["#checkpoints = if_not_exists(#checkpoints, :checkpoints)"]);
-                }
+                self.room_for_checkpoints(seen);
             }
             Write::Renew {
                 lease, expiration, ..
@@ -257,6 +252,7 @@ impl Expression {
                 self.set_text(STATUS, Status::Completed.as_str());
                 self.set_data(Some(data));
                 self.remove(LEASE);
+                self.room_for_checkpoints(seen);
             }
             Settlement::Rerun { new_generation } => {
                 self.set_text(STATUS, Status::InProgress.as_str());
@@ -265,6 +261,7 @@ impl Expression {
                 if *new_generation {
                     self.set_number(GENERATION, seen.generation.saturating_add(1).into());
                 }
+                self.room_for_checkpoints(seen);
             }
             Settlement::Forget => {
                 self.set_text(STATUS, Status::InProgress.as_str());
@@ -279,6 +276,16 @@ impl Expression {
     fn own(&mut self, owner: &Owner, seen: &Seen) {
         self.set_text(OWNER, owner.expose());
         self.set_number(ATTEMPT, seen.attempt.saturating_add(1).into());
+    }
+
+    /// Another tool's record has no map yet that a checkpoint could be set in, and whoever makes it
+    /// ours is the last who can tell.
+    fn room_for_checkpoints(&mut self, seen: &Seen) {
+        if seen.owner.is_none() {
+            self.named(CHECKPOINTS);
+            self.value(CHECKPOINTS, AttributeValue::M(Item::new()));
+            self.add_set(&["#checkpoints = if_not_exists(#checkpoints, :checkpoints)"]);
+        }
     }
 
     fn set_activity(&mut self, activity: Option<&Activity>) {
