@@ -61,8 +61,9 @@ The stream's bearer token is read from FIRSTCLAIM_TAIL_TOKEN, else from THREADS_
 secret from FIRSTCLAIM_SECRET or --secret-file.
 
 Each event is handed on at least once, with a key that its replay has too; the position is stored \
-behind it. An event that is refused for good is kept in the position's file with .letters behind \
-its name.
+behind it. The first one of all, which no position leads back to, is kept beside it until it is \
+handed on. An event that is refused for good is kept in the position's file with .letters behind its \
+name.
 
 Exit codes: 0 ended by a signal or by the server (204), 1 refused, 64 usage, 69 the position can't \
 be kept, 75 another process follows with this position, 80 the stream has a gap and a person decides."
@@ -153,16 +154,18 @@ pub enum Error {
     },
     /// Whatever is handed over is refused.
     #[error(
-        "no event can be handed on: {why}; nothing is lost: {key} (id {id}) is the first when this \
-         is mended and started again"
+        "no event can be handed on: {why}; {lost}: {key} ({id}) is the first when this is mended \
+         and started again"
     )]
     HandOver {
-        /// The event's id.
+        /// The event's id, in words.
         id: String,
         /// Its key.
         key: String,
         /// Why.
         why: String,
+        /// What of the stream is lost by it.
+        lost: &'static str,
     },
     /// The server can't replay all.
     #[error(

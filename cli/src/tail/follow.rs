@@ -12,7 +12,7 @@ use super::backoff::Backoff;
 use super::destination::{Destination, Handed};
 use super::event::{self, Event, Filter, Read};
 use super::lines::Lines;
-use super::position::{Letter, Position, can_be_sent};
+use super::position::{Kept, Letter, Position, can_be_sent};
 use super::stream::{Opened, Stream};
 use super::{Error, OnGap};
 use crate::check::root;
@@ -87,6 +87,28 @@ impl<S: Source> Follower<S> {
     }
 
     async fn follow(&mut self) -> Result<(), Error> {
+        if let Some(Kept {
+            id,
+            own_id,
+            event,
+            data,
+        }) = self.position.kept()
+        {
+            // What an earlier process has begun comes first: the stream may not say it again.
+            self.lines.note(&format!(
+                "handing over what was begun earlier: {}",
+                named(&id)
+            ));
+            let block = Block {
+                id,
+                own_id,
+                event,
+                data: Some(Data::Text(data)),
+            };
+            if self.take(block).await?.is_some() {
+                return Ok(());
+            }
+        }
         let mut backoff = Backoff::new(RECONNECT);
         loop {
             let mut stop = self.stop.clone();
@@ -182,11 +204,19 @@ impl<S: Source> Follower<S> {
                     self.advance(&block.id)?;
                 }
                 Read::Broken(why) => self.refuse(&block, Some(data), why, None)?,
-                Read::Wanted(event) => match self.hand_over(&block.id, &event).await? {
-                    None => return Ok(Some(Over::Stopped)),
-                    Some(Ok(())) => self.advance(&block.id)?,
-                    Some(Err(why)) => self.refuse(&block, Some(data), &why, Some(&event))?,
-                },
+                Read::Wanted(event) => {
+                    self.position.secure(&Kept {
+                        id: block.id.clone(),
+                        own_id: block.own_id,
+                        event: block.event.clone(),
+                        data: data.clone(),
+                    })?;
+                    match self.hand_over(&block, &event).await? {
+                        None => return Ok(Some(Over::Stopped)),
+                        Some(Ok(())) => self.advance(&block.id)?,
+                        Some(Err(why)) => self.refuse(&block, Some(data), &why, Some(&event))?,
+                    }
+                }
             },
         }
         Ok((*self.stop.borrow()).then_some(Over::Stopped))
@@ -196,9 +226,10 @@ impl<S: Source> Follower<S> {
     /// is to end before.
     async fn hand_over(
         &mut self,
-        id: &str,
+        block: &Block,
         event: &Event,
     ) -> Result<Option<Result<(), String>>, Error> {
+        let id = &block.id;
         let started = Instant::now();
         let mut backoff = Backoff::new(HAND_OVER);
         for tries in 1_u32.. {
@@ -217,10 +248,21 @@ impl<S: Source> Follower<S> {
                 }
                 Handed::Never(why) => return Ok(Some(Err(why))),
                 Handed::Wrong(why) => {
+                    let leads_on = !self.position.id().is_empty() || can_be_sent_back(block);
                     return Err(Error::HandOver {
-                        id: id.to_owned(),
+                        id: match id.as_str() {
+                            "" => "without an id".to_owned(),
+                            id => format!("id {id}"),
+                        },
                         key: event.key.clone(),
                         why,
+                        lost: match leads_on {
+                            true => "nothing is lost",
+                            false => {
+                                "the stream has named no id to go on from, so that what it says \
+                                 until then is missed"
+                            }
+                        },
                     });
                 }
                 Handed::Later { why, asked } => {
@@ -283,17 +325,13 @@ impl<S: Source> Follower<S> {
     }
 
     fn advance(&mut self, id: &str) -> Result<(), Error> {
-        match self.usable(id) {
-            true => self.position.advance(id),
-            false => Ok(()),
-        }
+        let id = self.usable(id).then_some(id);
+        self.position.advance(id)
     }
 
     fn pass(&mut self, id: &str) -> Result<(), Error> {
-        match self.usable(id) {
-            true => self.position.pass(id),
-            false => Ok(()),
-        }
+        let id = self.usable(id).then_some(id);
+        self.position.pass(id)
     }
 
     fn usable(&self, id: &str) -> bool {
@@ -315,6 +353,11 @@ async fn asked_to_wait(stop: &mut watch::Receiver<bool>, pause: Duration) -> boo
         _ = stop.wait_for(|stop| *stop) => false,
         () = sleep(pause) => true,
     }
+}
+
+/// Whether the stream can be asked for what follows this block.
+fn can_be_sent_back(block: &Block) -> bool {
+    !block.id.is_empty() && can_be_sent(&block.id)
 }
 
 fn named(id: &str) -> String {

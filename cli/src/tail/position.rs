@@ -4,6 +4,10 @@
 //! on, or lies in the letters. It is written whole or not at all, and never before the event that it
 //! speaks of was handed on; so that a process that ends at any moment, or a machine, repeats some
 //! events and leaves out none.
+//!
+//! An event that no id on disk leads back to (the first one of all, the first one behind a gap, one
+//! without an id of its own) is kept in the same file before its hand-over begins, and is handed over
+//! first by the next process.
 
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
@@ -27,6 +31,10 @@ const SELDOM: Duration = Duration::from_secs(1);
 /// The version of the file.
 const VERSION: u32 = 1;
 
+/// Its version while an event is kept in it: a program that does not know of those must not take the
+/// file for a mere position.
+const KEEPING: u32 = 2;
+
 /// The position in one stream, locked for this process until it is dropped.
 #[derive(Debug)]
 pub(super) struct Position {
@@ -35,15 +43,17 @@ pub(super) struct Position {
     shown: String,
     digest: String,
     id: String,
-    /// What the file says; `None` where that doesn't count, or there is none.
-    stored: Option<String>,
+    /// What the file says.
+    stored: Option<Stored>,
+    /// Whether the id in the file is one to go on from.
+    leads_back: bool,
     written: Option<Instant>,
     /// The operating system lets go of the lock with the file, however the process ends.
     _lock: File,
 }
 
 /// The file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stored {
     v: u32,
     /// The stream's address without its query, for people.
@@ -51,6 +61,20 @@ struct Stored {
     /// The digest of its whole address: another stream's ids mean nothing here.
     digest: String,
     id: String,
+    /// The event whose hand-over has begun, where the id does not lead back to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event: Option<Kept>,
+}
+
+/// An event as the stream said it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// The last id that the stream had named, and whether it is the event's own.
+    pub(super) id: String,
+    pub(super) own_id: bool,
+    /// Its type.
+    pub(super) event: String,
+    pub(super) data: String,
 }
 
 /// An event that could not be handed on.
@@ -111,8 +135,11 @@ impl Position {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(source) => return Err(failed(source)),
         };
+        let id = stored.as_ref().map(|stored| stored.id.clone());
+        let id = id.filter(|id| !id.is_empty());
         Ok(Self {
-            id: stored.clone().or(from).unwrap_or_default(),
+            leads_back: id.is_some(),
+            id: id.or(from).unwrap_or_default(),
             shown: shown.to_owned(),
             digest,
             stored,
@@ -136,15 +163,40 @@ impl Position {
         beside(&self.file, "letters")
     }
 
-    /// Goes on to `id`, behind an event that was handed on.
-    pub(super) fn advance(&mut self, id: &str) -> Result<(), Error> {
-        id.clone_into(&mut self.id);
-        self.write()
+    /// The event whose hand-over an earlier process has begun and not ended.
+    pub(super) fn kept(&self) -> Option<Kept> {
+        self.stored.as_ref()?.event.clone()
+    }
+
+    /// Sees to it, before the hand-over of an event begins, that a later process finds it: by the id
+    /// on disk, else by itself.
+    pub(super) fn secure(&mut self, event: &Kept) -> Result<(), Error> {
+        let found_by_id = event.own_id && !self.id.is_empty();
+        if self.kept().as_ref() == Some(event) || (found_by_id && self.leads_back) {
+            return Ok(());
+        }
+        self.put((!found_by_id).then(|| event.clone()))
+    }
+
+    /// Goes on to `id`, behind an event that was handed on; stays where it is for `None`.
+    pub(super) fn advance(&mut self, id: Option<&str>) -> Result<(), Error> {
+        if let Some(id) = id {
+            id.clone_into(&mut self.id);
+        }
+        match self.kept() {
+            Some(_) => self.put(None),
+            None => self.write(),
+        }
     }
 
     /// Goes on to `id`, behind what was not wanted; written later.
-    pub(super) fn pass(&mut self, id: &str) -> Result<(), Error> {
-        id.clone_into(&mut self.id);
+    pub(super) fn pass(&mut self, id: Option<&str>) -> Result<(), Error> {
+        if self.kept().is_some() {
+            return self.advance(id);
+        }
+        if let Some(id) = id {
+            id.clone_into(&mut self.id);
+        }
         match self.written {
             Some(written) if written.elapsed() < SELDOM => Ok(()),
             _ => self.write(),
@@ -154,26 +206,40 @@ impl Position {
     /// Forgets the id for this run; the one in the file stays until there is another.
     pub(super) fn forget(&mut self) {
         self.id.clear();
-        self.stored = None;
+        self.leads_back = false;
     }
 
-    /// Writes what is not written yet.
+    /// Writes what is not written yet. An event that is kept stays so.
     pub(super) fn write(&mut self) -> Result<(), Error> {
-        let nothing_yet = self.stored.is_none() && self.id.is_empty();
-        if nothing_yet || self.stored.as_deref() == Some(&self.id) {
+        let same = self.stored.as_ref().is_some_and(|it| it.id == self.id);
+        if self.id.is_empty() || (self.leads_back && same) {
             return Ok(());
         }
+        self.put(self.kept())
+    }
+
+    /// Writes the file: with the id, or with the one that it has where there is none.
+    fn put(&mut self, event: Option<Kept>) -> Result<(), Error> {
+        let before = self.stored.as_ref().map(|stored| stored.id.clone());
         let stored = Stored {
-            v: VERSION,
+            v: match event {
+                Some(_) => KEEPING,
+                None => VERSION,
+            },
             stream: self.shown.clone(),
             digest: self.digest.clone(),
-            id: self.id.clone(),
+            id: match self.id.is_empty() {
+                true => before.unwrap_or_default(),
+                false => self.id.clone(),
+            },
+            event,
         };
-        // Texts and a number: writing them can't fail.
+        // Texts and numbers: writing them can't fail.
         let mut bytes = serde_json::to_vec(&stored).unwrap_or_default();
         bytes.push(b'\n');
         replace(&self.file, &bytes).map_err(|source| self.failed(source))?;
-        self.stored = Some(stored.id);
+        self.stored = Some(stored);
+        self.leads_back = !self.id.is_empty();
         self.written = Some(Instant::now());
         Ok(())
     }
@@ -206,21 +272,21 @@ pub(super) fn can_be_sent(id: &str) -> bool {
     id.len() <= ID_LIMIT && HeaderValue::from_bytes(id.as_bytes()).is_ok()
 }
 
-fn read(file: &Path, bytes: &[u8], digest: &str) -> Result<String, Error> {
+fn read(file: &Path, bytes: &[u8], digest: &str) -> Result<Stored, Error> {
     let told = |why: &str| Error::Position {
         file: file.to_owned(),
         why: why.to_owned(),
     };
     let stored: Stored =
         serde_json::from_slice(bytes).map_err(|_| told("is no position of firstclaim tail"))?;
-    if stored.v != VERSION {
+    if ![VERSION, KEEPING].contains(&stored.v) {
         return Err(told("was written by another version"));
     }
     if stored.digest != digest {
         let why = format!("is the position in another stream, {}", stored.stream);
         return Err(told(&why));
     }
-    Ok(stored.id)
+    Ok(stored)
 }
 
 /// Replaces a file's content, whole or not at all, on disk when it returns. Only the holder of the

@@ -11,7 +11,7 @@ use crate::lab::{Lab, Running, until};
 use crate::server::{Log, Server, head, key, stream};
 
 /// An event in the stream, with a key.
-fn event(id: &str, key: &str) -> String {
+pub(crate) fn event(id: &str, key: &str) -> String {
     format!(
         "id: {id}\ndata: {{\"key\":\"{key}\",\"scopes\":[\"thread:teams/platform/website/42\"]}}\n\n"
     )
@@ -25,12 +25,12 @@ fn events(text: &str) -> Server {
     ])
 }
 
-fn accepting() -> Server {
+pub(crate) fn accepting() -> Server {
     Server::answering(&[&head("202 Accepted", "")])
 }
 
 /// The keys that a server was sent, in order.
-fn sent(server: &Server) -> Vec<String> {
+pub(crate) fn sent(server: &Server) -> Vec<String> {
     let bodies = server.requests().into_iter().map(|request| request.body);
     bodies
         .map(|body| {
@@ -291,12 +291,12 @@ fn what_is_refused_for_good_is_kept_and_what_follows_goes_on() {
 /// Every event would meet the same: it ends, and the next start begins with it.
 #[test]
 fn a_destination_that_is_set_up_wrongly_ends_it_and_loses_nothing() {
-    let lab = Lab::new();
     for answer in [
         head("401 Unauthorized", ""),
         head("404 Not Found", ""),
         head("308 Moved", ""),
     ] {
+        let lab = Lab::new();
         let to = Server::answering(&[&answer]);
         let from = events(&event("1", "a"));
         let ended = lab.tail(&from.url, &["--webhook", &to.url]).end().with(1);
@@ -305,7 +305,6 @@ fn a_destination_that_is_set_up_wrongly_ends_it_and_loses_nothing() {
             "{ended:?}"
         );
         assert_eq!(lab.id(), None);
-        std::fs::remove_file(lab.position()).unwrap_err();
     }
 }
 

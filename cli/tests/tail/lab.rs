@@ -28,11 +28,16 @@ impl Lab {
         self.0.path().join("position.json")
     }
 
-    /// The id in the position's file.
+    /// The id in the position's file; `None` where there is none yet.
     pub(crate) fn id(&self) -> Option<String> {
+        let id = self.stored()?["id"].as_str().unwrap().to_owned();
+        Some(id).filter(|id| !id.is_empty())
+    }
+
+    /// The position's file.
+    pub(crate) fn stored(&self) -> Option<Value> {
         let bytes = std::fs::read(self.position()).ok()?;
-        let position: Value = serde_json::from_slice(&bytes).expect("a whole position");
-        Some(position["id"].as_str().unwrap().to_owned())
+        Some(serde_json::from_slice(&bytes).expect("a whole position"))
     }
 
     /// The letters, one JSON object each.

@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod first;
 mod kills;
 mod lab;
 mod server;
