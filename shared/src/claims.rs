@@ -10,6 +10,7 @@ mod once;
 mod renew;
 mod resume;
 mod settle;
+mod step;
 mod work;
 
 use std::sync::Arc;

@@ -92,7 +92,20 @@ pub enum StepError {
     /// The claim had ended, in any way, before the step began. The step did not run.
     #[error("the claim was lost before step `{0}`, so the step did not run")]
     Lost(String),
-    /// The step ran, and another owner has the key now.
+    /// That the operation is entered could not be recorded, for a claim that
+    /// [promised to](crate::Once::marks_entry). The step did not run.
+    #[error("that the operation is entered could not be recorded, so step `{name}` did not run")]
+    NotEntered {
+        /// The step.
+        name: String,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+    /// The record has no room for another step. The step did not run.
+    #[error("the record has no room for step `{0}`, so the step did not run")]
+    Full(String),
+    /// The step ran, here or in another call, and the claim was lost before its value was recorded.
     #[error("the claim was lost during step `{0}`")]
     Superseded(String),
     /// The step ran, and its value is too large to keep.
@@ -114,6 +127,10 @@ pub enum StepError {
         #[source]
         source: serde_json::Error,
     },
+    /// The step ran before in this attempt, and its value can't be kept: it was told then, and it
+    /// does not run again.
+    #[error("step `{0}` has run in this attempt, and its value can't be kept")]
+    NotKept(String),
     /// The stored value of the step is not of the asked type. The step did not run again.
     #[error("the stored value of step `{name}` is not of the asked type")]
     Unreadable {
@@ -123,7 +140,8 @@ pub enum StepError {
         #[source]
         source: serde_json::Error,
     },
-    /// The step ran, and the store did not answer.
+    /// The step ran, and the store did not answer. Another call of it in this attempt sends its
+    /// value again.
     #[error("step `{name}` ran, but its value could not be recorded")]
     Store {
         /// The step.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::claim::Claim;
 use super::follow::Followed;
@@ -16,7 +16,7 @@ use crate::error::ClaimError;
 use crate::invocation::Invocation;
 use crate::outcome::{Outcome, bounded};
 use crate::protocol::{Decision, Request, Terms, Verdict, Write};
-use crate::record::{Activity, Origin, Owner, Policy, RELEASED, Record, Status};
+use crate::record::{Activity, Origin, Owner, Policy, Record, Status};
 use crate::store::{Read, Store, StoreError};
 use crate::telemetry;
 
@@ -301,15 +301,8 @@ impl<S: Store> Acquiring<S> {
             _ => None,
         };
         let owner = self.owner().clone();
-        // The lease that was written, not one that is counted from now.
-        let lease = record.lease.unwrap_or(RELEASED);
-        let live = Live {
-            // Of a record that says nothing, the work may be under way already.
-            entered: !(self.once.marks && record.untouched()),
-            lease,
-            expiration: record.expiration.unwrap_or(lease.seconds()),
-            checkpoints: record.checkpoints.clone(),
-        };
+        // Of a record that says nothing, the work may be under way already.
+        let live = Live::of(&record, !(self.once.marks && record.untouched()));
         let work = Work(Arc::new(Held {
             claims: self.once.claims,
             key: self.once.key,
@@ -323,6 +316,7 @@ impl<S: Store> Acquiring<S> {
             renewal,
             live: Mutex::new(live),
             lost: watch::Sender::new(false),
+            left: Notify::new(),
         }));
         Claim::new(work, flight)
     }

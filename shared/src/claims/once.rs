@@ -135,7 +135,7 @@ impl<S: Store> Once<S> {
     }
 
     /// Promises that the operation calls [`Work::enter`] before it does anything that can't be
-    /// taken back, and does it only if that succeeds. Under [`Policy::Hold`] a claim that is lost
+    /// taken back, and does it only if that succeeds. ([`Work::step`] calls it.) Under [`Policy::Hold`] a claim that is lost
     /// before that call may then run again, in place of being held though nothing ran; it costs one
     /// write more. Under [`Policy::Rerun`] it costs nothing and changes nothing.
     pub fn marks_entry(mut self) -> Self {

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::claim::{Claim, Ended};
 use super::work::{Held, Live, Work};
 use super::{Claims, Reached};
 use crate::key::Key;
 use crate::protocol::{Write, window_end};
-use crate::record::{Owner, RELEASED, Record};
+use crate::record::{Owner, Record};
 use crate::store::{Read, Store, StoreError};
 
 /// What a key and an owner token led to.
@@ -39,13 +39,7 @@ impl<S: Store> Claims<S> {
         if record.owner.as_ref() != Some(&owner) {
             return Ok(Resumed::Foreign(Box::new(record)));
         }
-        let lease = record.lease.unwrap_or(RELEASED);
-        let live = Live {
-            entered: !record.untouched(),
-            lease,
-            expiration: record.expiration.unwrap_or(lease.seconds()),
-            checkpoints: record.checkpoints.clone(),
-        };
+        let live = Live::of(&record, !record.untouched());
         let work = Work(Arc::new(Held {
             claims: self.clone(),
             key,
@@ -59,6 +53,7 @@ impl<S: Store> Claims<S> {
             renewal: None,
             live: Mutex::new(live),
             lost: watch::Sender::new(false),
+            left: Notify::new(),
         }));
         Ok(Resumed::Owned(Claim::new(work, None)))
     }

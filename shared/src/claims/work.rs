@@ -1,41 +1,27 @@
-//! What an operation knows of its claim, and what it may do with it: steps, activity, keys for
-//! downstream services.
+//! What an operation knows of its claim, and what it may do with it: the entry, activity, keys for
+//! downstream services. Its steps have a file of their own.
 
-use std::collections::BTreeMap;
-use std::future::Future;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{Claims, Clock, Ended, Reached};
 use crate::clock::{EpochMillis, EpochSeconds};
-use crate::error::{EntryError, StepError};
+use crate::error::EntryError;
 use crate::key::Key;
-use crate::outcome::{Failure, bounded};
+use crate::outcome::bounded;
 use crate::protocol::{Intent, Request, Write};
-use crate::record::{Activity, Origin, Owner, Policy, Record};
+use crate::record::{Activity, Origin, Owner, Policy, RELEASED, Record};
 use crate::store::{Store, StoreError};
-
-/// The longest name of a step, in bytes.
-const NAME_LIMIT: usize = 64;
-
-/// The longest value of a step, in bytes of JSON text. Checkpoints live in the record, which every
-/// refused write is billed by.
-const STEP_LIMIT: usize = 16 * 1024;
 
 /// The longest activity, in bytes.
 pub(super) const ACTIVITY_LIMIT: usize = 256;
 
-/// The longest values of all steps together, in bytes: the rest of DynamoDB's 400 KB is for the
-/// record itself and for its result.
-const STEPS_LIMIT: usize = 256 * 1024;
-
-/// How often a checkpoint is sent again when it stays unanswered.
-const TRIES: u32 = 4;
+/// How often a checkpoint or a mark is sent when it stays unanswered.
+pub(super) const TRIES: u32 = 4;
 
 /// The wait before it is first sent again; doubled each time.
 pub(super) const BACKOFF: Duration = Duration::from_millis(50);
@@ -69,6 +55,8 @@ pub(super) struct Held<S> {
     pub(super) renewal: Option<(Duration, Duration)>,
     pub(super) live: Mutex<Live>,
     pub(super) lost: watch::Sender<bool>,
+    /// Told whenever a step has left the steps that are under way.
+    pub(super) left: Notify,
 }
 
 #[derive(Debug)]
@@ -78,6 +66,27 @@ pub(super) struct Live {
     pub(super) lease: EpochMillis,
     pub(super) expiration: EpochSeconds,
     pub(super) checkpoints: BTreeMap<String, String>,
+    /// The steps that ran in this attempt and that the record does not confirm: their value as JSON
+    /// text, or none where it can't be kept.
+    pub(super) unconfirmed: BTreeMap<String, Option<String>>,
+    /// The steps that are under way.
+    pub(super) under_way: BTreeSet<String>,
+}
+
+impl Live {
+    /// What was acquired with `record`; `entered` says whether its operation may be under way.
+    pub(super) fn of(record: &Record, entered: bool) -> Self {
+        // The lease that was written, not one that is counted from now.
+        let lease = record.lease.unwrap_or(RELEASED);
+        Self {
+            entered,
+            lease,
+            expiration: record.expiration.unwrap_or(lease.seconds()),
+            checkpoints: record.checkpoints.clone(),
+            unconfirmed: BTreeMap::new(),
+            under_way: BTreeSet::new(),
+        }
+    }
 }
 
 impl<S> Held<S> {
@@ -94,7 +103,7 @@ impl<S> Held<S> {
 
     /// Whether it is known to be over. A lease that has only passed by the own clock is not: a write
     /// in its name may still stand.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         *self.lost.borrow()
     }
 
@@ -196,7 +205,7 @@ impl<S: Store> Work<S> {
     /// # Errors
     ///
     /// The operation must not go on; nothing of it has happened, so that it ends with
-    /// [`Failure::did_not_happen`]. So it is behind the end of the claim, too.
+    /// [`Failure::did_not_happen`](crate::Failure::did_not_happen). So it is behind the end of the claim, too.
     pub async fn enter(&self) -> Result<(), EntryError> {
         if self.is_lost() {
             return Err(EntryError::Lost);
@@ -213,7 +222,7 @@ impl<S: Store> Work<S> {
                     return Err(EntryError::Superseded);
                 }
                 Ok(_) => break,
-                Err(error) if tries >= TRIES || self.remaining() <= backoff => {
+                Err(error) if tries >= TRIES || self.0.is_over() || self.remaining() <= backoff => {
                     return Err(EntryError::Store(error));
                 }
                 // The same words again: a copy that lands twice changes nothing.
@@ -227,68 +236,6 @@ impl<S: Store> Work<S> {
         }
         self.0.live().entered = true;
         Ok(())
-    }
-
-    /// Runs `operation` once per key, across attempts: its value is recorded under `name`, and a
-    /// later attempt gets the recorded value without running it.
-    ///
-    /// A crash between the end of `operation` and its record makes the next attempt run it again:
-    /// give the downstream service [`downstream_key`](Self::downstream_key).
-    ///
-    /// # Errors
-    ///
-    /// The operation's own failure; or a [`StepError`]: the claim was lost, or the value could not
-    /// be kept. A value that can never be kept (too large, no JSON) is a permanent failure, so that
-    /// the step does not run again for it.
-    pub async fn step<T, E, F, Fut>(&self, name: &str, operation: F) -> Result<T, Failure<E>>
-    where
-        T: Serialize + DeserializeOwned,
-        E: From<StepError>,
-        F: FnOnce() -> Fut,
-        Fut: Future<Output = Result<T, Failure<E>>>,
-    {
-        let name = named(name).map_err(|error| Failure::permanent("step_name", error.into()))?;
-        let stored = self.0.live().checkpoints.get(&name).cloned();
-        if let Some(text) = stored {
-            return serde_json::from_str(&text).map_err(|source| {
-                Failure::unknown(
-                    "step_unreadable",
-                    StepError::Unreadable { name, source }.into(),
-                )
-            });
-        }
-        if self.is_lost() {
-            return Err(Failure::unknown("lease_lost", StepError::Lost(name).into()));
-        }
-        let value = operation().await?;
-        let text = self
-            .checked(&name, &value)
-            .map_err(|error| Failure::permanent("step_value", error.into()))?;
-        self.record_step(name, text)
-            .await
-            .map_err(|error| match error {
-                StepError::Store {
-                    source: StoreError::TooLarge { .. },
-                    ..
-                } => Failure::permanent("step_value", error.into()),
-                _ => Failure::unknown("step_not_recorded", error.into()),
-            })?;
-        Ok(value)
-    }
-
-    /// Records an intermediate result that was made elsewhere, as JSON text. It replaces what is
-    /// recorded under the name.
-    ///
-    /// # Errors
-    ///
-    /// See [`StepError`].
-    pub async fn checkpoint<T: Serialize>(&self, name: &str, value: &T) -> Result<(), StepError> {
-        let name = named(name)?;
-        if self.0.is_over() {
-            return Err(StepError::Lost(name));
-        }
-        let text = self.checked(&name, value)?;
-        self.record_step(name, text).await
     }
 
     /// The checkpoints that are known, by name, as JSON text.
@@ -320,61 +267,6 @@ impl<S: Store> Work<S> {
             _ => Ended::Recorded,
         })
     }
-
-    /// A value as JSON text that the record has room for.
-    fn checked<T: Serialize>(&self, name: &str, value: &T) -> Result<String, StepError> {
-        let text = serde_json::to_string(value).map_err(|source| StepError::Unserialisable {
-            name: name.to_owned(),
-            source,
-        })?;
-        let others: usize = self.0.live().checkpoints.values().map(String::len).sum();
-        let limit = STEP_LIMIT.min(STEPS_LIMIT.saturating_sub(others));
-        if text.len() > limit {
-            return Err(StepError::TooLarge {
-                name: name.to_owned(),
-                bytes: text.len(),
-                limit,
-            });
-        }
-        Ok(text)
-    }
-
-    /// Sends a checkpoint, and the same again while it stays unanswered and time is left.
-    async fn record_step(&self, name: String, text: String) -> Result<(), StepError> {
-        let mut backoff = BACKOFF;
-        for tries in 1.. {
-            let write = Write::Checkpoint {
-                owner: self.0.owner.clone(),
-                name: name.clone(),
-                text: text.clone(),
-            };
-            match self.0.send(write, None).await {
-                Ok(Reached::Answer(..)) => {
-                    self.0.over();
-                    return Err(StepError::Superseded(name));
-                }
-                Ok(_) => break,
-                Err(source @ StoreError::TooLarge { .. }) => {
-                    return Err(StepError::Store { name, source });
-                }
-                Err(source) if tries >= TRIES || self.remaining() <= backoff => {
-                    return Err(StepError::Store { name, source });
-                }
-                // The same text under the same name: a copy that lands twice changes nothing.
-                Err(_) => self.0.claims.source.sleep(backoff).await,
-            }
-            backoff *= 2;
-        }
-        self.0.live().checkpoints.insert(name, text);
-        Ok(())
-    }
-}
-
-fn named(name: &str) -> Result<String, StepError> {
-    if name.is_empty() || name.len() > NAME_LIMIT || name.chars().any(char::is_control) {
-        return Err(StepError::Name(bounded(name, NAME_LIMIT)));
-    }
-    Ok(name.to_owned())
 }
 
 /// See [`Work::downstream_key`]; for those who have the record and not the claim.

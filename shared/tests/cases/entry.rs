@@ -216,3 +216,62 @@ async fn n48_claims_that_are_lost_before_their_entry_are_bounded_too() {
     let answer = answer(&lab, marking(&lab)).await;
     assert!(matches!(answer, Answer::Held { .. }), "{answer:?}");
 }
+
+#[tokio::test]
+async fn a3_a_step_marks_the_entry_itself_and_once() {
+    let lab = Lab::new();
+    let claim = held(marking(&lab)).await;
+    for name in ["charge", "mail"] {
+        let step = claim.step(name, || async { Ok::<_, Failure<Broken>>(lab.effect()) });
+        step.await.unwrap();
+    }
+    assert_eq!(
+        lab.wire.log(),
+        ["claim", "enter", "checkpoint", "checkpoint"]
+    );
+    claim.complete(1).await;
+
+    // An effect of which nobody knows whether it happened is not repeated.
+    let lab = Lab::new();
+    for _ in 0..2 {
+        let ran = marking(&lab).run(|work| {
+            let lab = &lab;
+            async move {
+                let effect = || async {
+                    lab.effect();
+                    Err::<usize, _>(Failure::unknown("timeout", broken("no answer")))
+                };
+                work.step("charge", effect).await
+            }
+        });
+        let _ = ran.await;
+    }
+    let answer = answer(&lab, marking(&lab)).await;
+    assert_eq!(answer, Answer::Held { since: None });
+    assert_eq!((lab.effects(), lab.record().lease), (1, Some(SUSPENDED)));
+}
+
+#[tokio::test]
+async fn a_step_whose_entry_can_not_be_marked_does_not_run_and_is_given_back() {
+    let lab = Lab::new();
+    lab.wire.rule("enter", Rule::Refuse);
+    let ran = marking(&lab).run(|work| {
+        let lab = &lab;
+        async move {
+            work.step("charge", || async {
+                Ok::<_, Failure<Broken>>(lab.effect())
+            })
+            .await
+        }
+    });
+    let (ran, ()) = tokio::join!(ran, lab.pass(5 * SECOND, SECOND / 20));
+    let (failure, _) = operation_failure(ran);
+    assert_eq!(
+        (failure.code.as_str(), failure.error.0.as_str()),
+        (
+            "not_entered",
+            "that the operation is entered could not be recorded, so step `charge` did not run"
+        )
+    );
+    assert_eq!((lab.effects(), lab.record().lease), (0, Some(RELEASED)));
+}

@@ -23,6 +23,7 @@ mod leases;
 mod mismatch;
 mod owners;
 mod renewal;
+mod repeats;
 mod results;
 mod said;
 mod steps;

@@ -145,6 +145,42 @@ async fn a_value_that_can_never_be_kept_is_a_permanent_failure() {
 }
 
 #[tokio::test]
+async fn p75_however_many_steps_there_are_the_end_finds_room_in_the_record() {
+    // DynamoDB's item in bytes, and what must be left of it for the end.
+    let (item, reserve) = (400 * 1024, 4 * 1024);
+    let lab = Lab::new();
+    let claim = held(lab.once()).await;
+    let mut refused = None;
+    for number in 0..10_000 {
+        let name = format!("{number:064}");
+        if let Err(failure) = step(&lab, claim.work(), &name).await {
+            refused = Some((number, failure));
+            break;
+        }
+    }
+    let (steps, failure) = refused.unwrap();
+    assert_eq!(
+        (failure.ending, failure.code.as_str()),
+        (Ending::Permanent, "step_value")
+    );
+    assert_eq!(
+        failure.error.0,
+        format!("the record has no room for step `{steps:064}`, so the step did not run")
+    );
+    assert_eq!(lab.effects(), steps);
+    // Name, value and a byte for each, as the service counts them.
+    let taken: usize = lab
+        .record()
+        .checkpoints
+        .iter()
+        .map(|(name, text)| name.len() + text.len() + 1)
+        .sum();
+    assert!((200 * 1024..item - reserve).contains(&taken), "{taken}");
+    // What is recorded may still be replaced by something of its size.
+    claim.checkpoint(&"0".repeat(64), &2).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_step_that_makes_the_record_too_large_is_a_permanent_failure_and_sent_once() {
     let lab = Lab::new();
     lab.wire.rule("checkpoint", Rule::TooLarge);

@@ -284,9 +284,8 @@ impl Ended {
         let outcome = match error {
             NotApplied::Overtaken | NotApplied::Step(StepError::Superseded(_)) => "superseded",
             NotApplied::Step(StepError::Lost(_)) => "no_time",
-            NotApplied::Step(StepError::Store { .. }) | NotApplied::Unread(_) => {
-                "store_unavailable"
-            }
+            NotApplied::Step(StepError::Store { .. } | StepError::NotEntered { .. })
+            | NotApplied::Unread(_) => "store_unavailable",
             _ => "retryable",
         };
         let returned = match outcome {
