@@ -32,7 +32,7 @@ pub enum Metric {
     InFlight,
     /// An operation was entered by an attempt after the first.
     Takeover,
-    /// A writer found that it was not the owner any more.
+    /// A writer found that it was not the owner any more; what it had done was dropped.
     Superseded,
     /// A record waits for a person.
     Held,
@@ -50,7 +50,8 @@ pub enum Metric {
     TargetMisconfigured,
     /// The store did not answer.
     StoreUnavailable,
-    /// A lease ended before its operation.
+    /// A claim was lost while its operation was under way: the lease ended, or somebody else took
+    /// the key over. Counted beside the metric of what came of it.
     LeaseLost,
     /// An operation ran, but its result could not be recorded.
     NotRecorded,
@@ -86,6 +87,9 @@ impl Metric {
     /// The metric that an outcome counts as.
     #[must_use]
     pub fn of<T>(outcome: &Outcome<T>) -> Self {
+        if outcome.dropped {
+            return Self::Superseded;
+        }
         match outcome.answer {
             Answer::Performed(_) => Self::Performed,
             Answer::Replayed(_) | Answer::ResultOmitted(_) => Self::Replayed,

@@ -14,18 +14,26 @@ pub const MESSAGE_LIMIT: usize = 1024;
 
 /// What a request for a key ended with, and whose answer it is.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Outcome<T> {
     /// The key.
     pub key: Key,
-    /// The attempt that the answer speaks of: one's own where the operation ran, else the record's.
+    /// The attempt that the answer speaks of: one's own where its result is the answer, else the
+    /// record's.
     pub attempt: u32,
     /// Who claimed the key first, so that a log can name the winner.
     pub origin: Origin,
     /// The answer itself.
     pub answer: Answer<T>,
+    /// Whether this request held the key and was overtaken before it could record its end: its
+    /// operation ran (or its inspection found something), and what came of it was dropped. The
+    /// answer is then that of the new owner: its result, or [`Answer::Superseded`] while it has
+    /// none. The effect may have happened twice; what was dropped is logged by its digest.
+    pub dropped: bool,
 }
 
-/// The answer to a request for a key.
+/// The answer to a request for a key. Where it says that nothing ran, it speaks of this request;
+/// only where the outcome says [`dropped`](Outcome::dropped), something did.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Answer<T> {
@@ -55,8 +63,8 @@ pub enum Answer<T> {
         /// The payload that was given.
         given: Fingerprint,
     },
-    /// Another owner has taken the key over and has no result yet. If the operation ran here, its
-    /// result was dropped.
+    /// Another owner has taken the key over and has no result yet. Whether the operation ran here
+    /// says [`Outcome::dropped`].
     Superseded,
     /// The operation ran here, or its inspection found that it had been done, but the result could
     /// not be recorded: once the lease has lapsed, the policy decides whether it runs again.
@@ -67,9 +75,13 @@ pub enum Answer<T> {
 }
 
 impl<T> Outcome<T> {
-    /// A stable word for logs and metrics.
+    /// A stable word for logs and metrics: `superseded` also where the new owner's result is the
+    /// answer.
     #[must_use]
     pub fn name(&self) -> &'static str {
+        if self.dropped {
+            return "superseded";
+        }
         match self.answer {
             Answer::Performed(_) => "performed",
             Answer::Replayed(_) => "replayed",

@@ -1,6 +1,7 @@
 //! The store: two calls, and what holds after each.
 
 use std::future::Future;
+use std::time::Duration;
 
 use crate::clock::EpochSeconds;
 use crate::protocol::Write;
@@ -109,6 +110,12 @@ pub enum StoreError {
         /// The client's or service's error.
         #[source]
         source: Cause,
+    },
+    /// No answer within the time that the claim had left: it was not waited for any longer.
+    #[error("the store did not answer within {within:?}, all that the claim had left")]
+    Unanswered {
+        /// How long it was waited for.
+        within: Duration,
     },
     /// The table does not exist.
     #[error(

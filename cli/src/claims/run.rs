@@ -212,7 +212,7 @@ impl Run<'_> {
                     answer: Answer::NotRecorded(_),
                     ..
                 } => Recorded::Nothing("the store did not answer".to_owned()),
-                outcome => self.whose(&key, attempt, &owner, outcome).await,
+                outcome => self.whose(&key, attempt, &owner, outcome.attempt).await,
             },
             course => {
                 let (name, message) = (format!("exit_{code}"), told(code));
@@ -227,15 +227,7 @@ impl Run<'_> {
                 match ended {
                     Ok(Ended::Recorded) if remember && course == Course::Plain => Recorded::Result,
                     Ok(Ended::Recorded) => Recorded::GivenBack,
-                    Ok(Ended::Superseded) => {
-                        let superseded = Outcome::<Stored> {
-                            key: key.clone(),
-                            attempt,
-                            origin: firstclaim::record::Origin::default(),
-                            answer: Answer::Superseded,
-                        };
-                        self.whose(&key, attempt, &owner, superseded).await
-                    }
+                    Ok(Ended::Superseded) => self.whose(&key, attempt, &owner, attempt).await,
                     Err(error) => Recorded::Nothing(error.to_string()),
                 }
             }
@@ -243,21 +235,16 @@ impl Run<'_> {
         Ok(self.show(&key, attempt, &stored, recorded))
     }
 
-    /// Somebody else's word stands in the record, or the command's own: it has the token too.
-    async fn whose(
-        &self,
-        key: &Key,
-        attempt: u32,
-        owner: &Owner,
-        outcome: Outcome<Stored>,
-    ) -> Recorded {
+    /// Somebody else's word stands in the record, or the command's own: it has the token too. `told`
+    /// is the attempt that the refused write met, as far as it was told.
+    async fn whose(&self, key: &Key, attempt: u32, owner: &Owner, told: u32) -> Recorded {
         match self.claims.read(key).await {
             Ok(Some(record)) if record.owner.as_ref() == Some(owner) => Recorded::ByTheCommand,
             Ok(Some(record)) => Recorded::Superseded(record.attempt),
-            Ok(None) => Recorded::Superseded(outcome.attempt),
+            Ok(None) => Recorded::Superseded(told),
             // Who it was can't be told; that it was not recorded here is certain.
-            Err(_) if outcome.attempt == attempt => Recorded::ByTheCommand,
-            Err(_) => Recorded::Superseded(outcome.attempt),
+            Err(_) if told == attempt => Recorded::ByTheCommand,
+            Err(_) => Recorded::Superseded(told),
         }
     }
 

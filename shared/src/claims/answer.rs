@@ -67,6 +67,7 @@ impl<S: Store> Claims<S> {
             attempt: record.attempt,
             origin: record.origin.clone(),
             answer,
+            dropped: false,
         })
     }
 
@@ -163,6 +164,7 @@ impl Outcome<String> {
             attempt: self.attempt,
             origin: self.origin,
             answer,
+            dropped: self.dropped,
         }
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 
 use super::Reached;
 use super::acquire::Claimed;
@@ -118,7 +117,8 @@ impl<S: Store> Claim<S> {
         };
         match held.send(write, None).await? {
             Reached::Answer(verdict, Some(record)) => {
-                Ok(Claimed::Answered(self.overtaken(verdict, &record).await))
+                let outcome = self.overtaken(verdict, Some(&record), false).await;
+                Ok(Claimed::Answered(outcome))
             }
             _ => Err(ClaimError::NoTime {
                 remaining: Duration::ZERO,
@@ -142,9 +142,16 @@ impl<S: Store> Claim<S> {
 
     /// Records the result, which answers every duplicate from now on.
     ///
-    /// The outcome is `Performed`; `Superseded` or the winner's result, if somebody else has taken
-    /// over; or `NotRecorded`, if the store did not answer within the time that was left. A result
-    /// that can't be kept is replaced by a note of its size; the operation never runs again for it.
+    /// The outcome is `Performed`; `Superseded` or the winner's result, both with
+    /// [`dropped`](Outcome::dropped), if somebody else has taken over; or `NotRecorded`, if the store
+    /// did not answer within the time that was left (a completion that comes late still gets two
+    /// seconds). A result that can't be kept is replaced by a note of its size; the operation never
+    /// runs again for it.
+    ///
+    /// Duplicates read the result as JSON. What JSON can't say comes back as something else: a NaN
+    /// or an infinity is written as null, so that `Some(f64::NAN)` comes back as `None`; and values
+    /// that nest deeper than 127 levels are written, but not read: a duplicate gets
+    /// [`Answer::ResultOmitted`].
     pub async fn complete<T: Serialize + DeserializeOwned>(self, value: T) -> Outcome<T> {
         self.finish_with(value, Answer::Performed).await
     }
@@ -164,10 +171,7 @@ impl<S: Store> Claim<S> {
         let data = self.keep(kept).await;
         match self.finish(Status::Completed, data).await {
             Ok(Finished::Recorded) => self.outcome(answer(value)),
-            Ok(Finished::Overtaken(outcome)) => {
-                telemetry::dropped(self.key(), self.attempt(), &digest(&value));
-                outcome.typed()
-            }
+            Ok(Finished::Overtaken(outcome)) => outcome.typed(),
             Err(error) => {
                 telemetry::not_recorded(self.key(), self.attempt(), &error);
                 self.outcome(Answer::NotRecorded(value))
@@ -324,24 +328,33 @@ impl<S: Store> Claim<S> {
         packed: Vec<u8>,
         expiration: EpochSeconds,
     ) -> Result<(), StoreError> {
-        let claims = &self.work.0.claims;
+        let held = &self.work.0;
         let mut backoff = BACKOFF;
-        for _ in 1..COMPANION_TRIES {
-            let put = claims.store.put_companion(id, packed.clone(), expiration);
-            match put.await {
-                Err(error) if self.remaining() <= backoff => return Err(error),
-                Err(StoreError::Throttled { .. } | StoreError::Unavailable { .. }) => {
-                    claims.source.sleep(backoff).await;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let put = held
+                .claims
+                .store
+                .put_companion(id, packed.clone(), expiration);
+            // Half of the time stays for the record to say that the operation was done.
+            match held.in_time(held.remaining() / 2, put).await {
+                Err(
+                    StoreError::Throttled { .. }
+                    | StoreError::Unavailable { .. }
+                    | StoreError::Unanswered { .. },
+                ) if tries < COMPANION_TRIES && self.remaining() > backoff => {
+                    held.claims.source.sleep(backoff).await;
                     backoff *= 2;
                 }
                 put => return put,
             }
         }
-        claims.store.put_companion(id, packed, expiration).await
     }
 
-    /// Sends the final write, and the same again while it stays unanswered and time is left.
-    /// Nothing else may be sent after it: it may have landed.
+    /// Sends the final write, and the same again while it stays unanswered and time is left. No try
+    /// is waited for beyond that time, except that the first gets [`LAST_TRY`] however late it is:
+    /// as long as nobody took over, what it says stands. Nothing else may be sent after it: it may have landed.
     async fn finish(&self, status: Status, data: Data) -> Result<Finished, StoreError> {
         self.work.0.over();
         let mut backoff = BACKOFF;
@@ -351,12 +364,10 @@ impl<S: Store> Claim<S> {
             tries += 1;
             let last = Arc::new(self.final_record(status, data.clone()));
             match self.try_finish(status, data.clone(), &last).await {
-                Ok(Reached::Answer(verdict, Some(record))) => {
-                    let outcome = self.overtaken(verdict, &record).await;
-                    return Ok(Finished::Overtaken(Box::new(outcome)));
-                }
-                Ok(Reached::Answer(_, None)) => {
-                    let outcome = self.outcome(Answer::Superseded);
+                Ok(Reached::Answer(verdict, record)) => {
+                    let dropped = kept::digest(&data);
+                    telemetry::dropped(self.key(), self.attempt(), &dropped);
+                    let outcome = self.overtaken(verdict, record.as_deref(), true).await;
                     return Ok(Finished::Overtaken(Box::new(outcome)));
                 }
                 // An earlier copy stands: its window was counted from its own sending.
@@ -433,30 +444,48 @@ impl<S: Store> Claim<S> {
         }
     }
 
-    /// The answer where somebody else has the key now.
-    async fn overtaken(&self, verdict: Verdict, record: &Record) -> Outcome<String> {
+    /// The answer where somebody else has the key now; `dropped` says whether there was an end that
+    /// could not be recorded for it.
+    async fn overtaken(
+        &self,
+        verdict: Verdict,
+        record: Option<&Record>,
+        dropped: bool,
+    ) -> Outcome<String> {
         let held = &self.work.0;
         let fingerprint = held.record.fingerprint;
-        let key = held.key.clone();
-        match held.claims.answer(key, verdict, record, fingerprint).await {
-            Ok(outcome) => {
-                telemetry::outcome(&outcome, self.age());
-                outcome
+        let answered = match record {
+            Some(record) => {
+                let key = held.key.clone();
+                let answer = held.claims.answer(key, verdict, record, fingerprint);
+                held.in_time(held.remaining(), answer).await.ok()
             }
-            // The winner's large result can't be read just now.
-            Err(_) => self.outcome(Answer::Superseded),
-        }
+            None => None,
+        };
+        // Gone, or the winner's large result can't be read just now.
+        let superseded = || self.with(Answer::Superseded);
+        let outcome = Outcome {
+            dropped,
+            ..answered.unwrap_or_else(superseded)
+        };
+        telemetry::outcome(&outcome, self.age());
+        outcome
     }
 
     fn outcome<T>(&self, answer: Answer<T>) -> Outcome<T> {
-        let outcome = Outcome {
+        let outcome = self.with(answer);
+        telemetry::outcome(&outcome, self.age());
+        outcome
+    }
+
+    fn with<T>(&self, answer: Answer<T>) -> Outcome<T> {
+        Outcome {
             key: self.key().clone(),
             attempt: self.attempt(),
             origin: self.origin().clone(),
             answer,
-        };
-        telemetry::outcome(&outcome, self.age());
-        outcome
+            dropped: false,
+        }
     }
 
     fn attempt_error(&self, code: &str, message: &str) -> AttemptError {
@@ -470,11 +499,4 @@ impl<S: Store> Claim<S> {
     fn age(&self) -> Duration {
         self.work.0.claims.now().since(self.work.0.started)
     }
-}
-
-fn digest<T: Serialize>(value: &T) -> String {
-    serde_json::to_vec(value).map_or_else(
-        |_| "unserialisable".to_owned(),
-        |bytes| hex::encode(Sha256::digest(bytes)),
-    )
 }

@@ -57,6 +57,17 @@ pub(super) fn note(text: &str, reason: &str) -> Omitted {
     }
 }
 
+/// The SHA-256 in hex of a result's JSON text, however it is kept.
+pub(super) fn digest(data: &Data) -> String {
+    match data {
+        Data::Inline(text) => hex::encode(Sha256::digest(text.as_bytes())),
+        Data::Companion { note, .. } | Data::Omitted(note) if note.sha256.is_empty() => {
+            "unserialisable".to_owned()
+        }
+        Data::Companion { note, .. } | Data::Omitted(note) => note.sha256.clone(),
+    }
+}
+
 /// The note in place of data that the store would not take.
 pub(super) fn without_content(data: Data, reason: &str) -> Data {
     match data {

@@ -147,9 +147,13 @@ impl<S: Store> Once<S> {
     /// duplicate gets the recorded result.
     ///
     /// The operation is given a [`Work`], which knows the attempt, the steps and the downstream
-    /// key. It runs at most once per claim, and not at all where the outcome is not `Performed`,
-    /// `NotRecorded` or `Superseded`. A panic in it is recorded like an unknown outcome, and goes
-    /// on.
+    /// key. It runs at most once per claim, and has run where the outcome is `Performed` or
+    /// `NotRecorded`, or says [`dropped`](Outcome::dropped): then another owner took the key over
+    /// meanwhile, and the answer is that owner's. A panic in it is recorded like an unknown outcome,
+    /// and goes on.
+    ///
+    /// Recording the end is bounded by the time that is left, and takes two seconds more at the
+    /// most. What of a result JSON can't keep: see [`Claim::complete`].
     ///
     /// # Errors
     ///

@@ -2,6 +2,7 @@
 //! downstream services. Its steps have a file of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,10 @@ pub(super) const TRIES: u32 = 4;
 
 /// The wait before it is first sent again; doubled each time.
 pub(super) const BACKOFF: Duration = Duration::from_millis(50);
+
+/// How long a call of the store is waited for, however little time its claim has left: long enough
+/// for one real try, of a completion that comes late or of a claim that is given back.
+pub(super) const LAST_TRY: Duration = Duration::from_secs(2);
 
 /// What an operation knows of its claim. Cheap to clone; it can't end the claim.
 #[derive(Debug)]
@@ -117,7 +122,32 @@ impl<S> Held<S> {
 }
 
 impl<S: Store> Held<S> {
-    /// Sends one write of the owner.
+    /// The time that is left until the claim's own end.
+    pub(super) fn remaining(&self) -> Duration {
+        self.ends().since(self.claims.now())
+    }
+
+    /// The lease less the grace.
+    fn ends(&self) -> EpochMillis {
+        self.live().lease.before(self.claims.config.grace)
+    }
+
+    /// Waits for a call of the store for `left`, and for [`LAST_TRY`] if that is less. What is not
+    /// waited for any more may have landed, or land later, as with every call that is not answered.
+    pub(super) async fn in_time<T>(
+        &self,
+        left: Duration,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let within = left.max(LAST_TRY);
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.claims.source.sleep(within) => Err(StoreError::Unanswered { within }),
+        }
+    }
+
+    /// Sends one write of the owner, and waits for its answer [in time](Self::in_time).
     pub(super) async fn send(
         &self,
         write: Write,
@@ -129,9 +159,10 @@ impl<S: Store> Held<S> {
             restore_until: known_end.before(self.claims.config.grace),
             restore,
         });
-        self.claims
-            .drive(&self.record.id, &request, write, Clock::Trust)
-            .await
+        let sent = self
+            .claims
+            .drive(&self.record.id, &request, write, Clock::Trust);
+        self.in_time(self.remaining(), sent).await
     }
 }
 
@@ -164,13 +195,13 @@ impl<S: Store> Work<S> {
     /// lease is renewed.
     #[must_use]
     pub fn ends(&self) -> EpochMillis {
-        self.0.live().lease.before(self.0.claims.config.grace)
+        self.0.ends()
     }
 
     /// The time that is left until [`ends`](Self::ends).
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.ends().since(self.0.claims.now())
+        self.0.remaining()
     }
 
     /// Whether the claim is lost: it has ended (in any way), another owner has it, or its lease is

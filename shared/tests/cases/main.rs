@@ -6,6 +6,7 @@
     reason = "a test's own helpers end it where they can't go on"
 )]
 
+mod bounded;
 mod cache;
 mod cost;
 mod endings;

@@ -1,5 +1,6 @@
 //! Who may write: lost replies, late writes, losers.
 
+use firstclaim::metrics::Metric;
 use firstclaim::protocol::Write;
 use firstclaim::record::Data;
 use firstclaim::store::Written;
@@ -148,7 +149,14 @@ async fn p20_a18_a_late_completion_changes_nothing_and_gets_the_winners_result()
     let outcome = late.complete(99_usize).await;
     assert_eq!(outcome.answer, Answer::Replayed(1));
     assert_eq!(outcome.attempt, 2);
+    assert!(outcome.dropped);
+    assert_eq!(outcome.name(), "superseded");
+    assert_eq!(Metric::of(&outcome), Metric::Superseded);
     assert_eq!(lab.record(), stands);
+    // A duplicate of which nothing ran is told apart from it.
+    let duplicate = lab.run(lab.once()).await.unwrap();
+    assert_eq!(duplicate.answer, outcome.answer);
+    assert_eq!((duplicate.dropped, duplicate.name()), (false, "replayed"));
 }
 
 #[tokio::test]
@@ -160,9 +168,56 @@ async fn p20_a18_a_completion_while_the_new_owner_runs_is_refused() {
     let stands = lab.record();
     let outcome = late.complete(99).await;
     assert_eq!(outcome.answer, Answer::Superseded);
-    assert_eq!(outcome.attempt, 2);
+    assert_eq!((outcome.attempt, outcome.dropped), (2, true));
     assert_eq!(lab.record(), stands);
     assert_eq!(winner.complete(1).await.answer, Answer::Performed(1));
+}
+
+#[tokio::test]
+async fn p20_n47_an_operation_that_was_overtaken_says_that_it_ran_and_was_dropped() {
+    for completed in [false, true] {
+        let lab = Lab::new();
+        let ran = lab.once().run(|_work| {
+            let lab = &lab;
+            async move {
+                lab.effect();
+                lab.advance(LEASE);
+                match completed {
+                    true => assert_eq!(lab.answer(lab.once()).await, Answer::Performed(2)),
+                    false => lab.crash(lab.once()).await,
+                }
+                Ok::<_, Failure<Broken>>(1)
+            }
+        });
+        let outcome = ran.await.unwrap();
+        let winners = match completed {
+            true => Answer::Replayed(2),
+            false => Answer::Superseded,
+        };
+        assert_eq!((outcome.answer, outcome.dropped), (winners, true));
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_was_overtaken_before_it_entered_has_dropped_nothing() {
+    let lab = Lab::new();
+    lab.wire.rule("claim", Rule::HoldReply);
+    let run = tokio::spawn(
+        lab.once()
+            .run(|_work| async { Ok::<_, Failure<Broken>>(1) }),
+    );
+    until("it is sent", || lab.wire.count("claim") == 1).await;
+    lab.advance(LEASE);
+    let mut taken_over = lab.record();
+    taken_over.owner = Some(firstclaim::Owner::new("another"));
+    taken_over.attempt = 2;
+    lab.memory.put(taken_over);
+    lab.wire.clear("claim");
+    let outcome = run.await.unwrap().unwrap();
+    assert_eq!(
+        (outcome.answer, outcome.dropped),
+        (Answer::Superseded, false)
+    );
 }
 
 #[tokio::test]

@@ -124,7 +124,21 @@ async fn n47_a_superseded_result_is_said_by_its_digest_and_never_shown() {
     assert!(matches!(answer, Answer::ResultOmitted(_)), "{answer:?}");
     let digest = Fingerprint::of_raw(br#""a secret""#).to_hex();
     heard.line(&["WARN", "orders#order-42", "attempt=1", &digest]);
+    heard.line(&["INFO", "attempt=2", "outcome=\"superseded\""]);
     assert!(heard.lines().iter().all(|line| !line.contains("secret")));
+}
+
+#[tokio::test]
+async fn n47_a_superseded_failure_is_said_by_its_digest_too() {
+    let lab = Lab::new();
+    let late = held(lab.once()).await;
+    lab.advance(LEASE);
+    lab.answer(lab.once()).await;
+    let (heard, _guard) = listening();
+    let ended = late.fail_with(&"a secret").await.unwrap();
+    assert_eq!(ended, Ended::Superseded);
+    let digest = Fingerprint::of_raw(br#""a secret""#).to_hex();
+    heard.line(&["WARN", "orders#order-42", "attempt=1", &digest]);
 }
 
 #[tokio::test]

@@ -149,9 +149,15 @@ async fn p75_however_many_steps_there_are_the_end_finds_room_in_the_record() {
     // DynamoDB's item in bytes, and what must be left of it for the end.
     let (item, reserve) = (400 * 1024, 4 * 1024);
     let lab = Lab::new();
+    lab.crash(lab.once()).await;
+    let mut record = lab.record();
+    let names = (0..3900).map(|number| format!("{number:064}"));
+    record.checkpoints = names.map(|name| (name, "1".to_owned())).collect();
+    lab.memory.put(record);
+    lab.advance(LEASE);
     let claim = held(lab.once()).await;
     let mut refused = None;
-    for number in 0..10_000 {
+    for number in 3900..10_000 {
         let name = format!("{number:064}");
         if let Err(failure) = step(&lab, claim.work(), &name).await {
             refused = Some((number, failure));
@@ -167,7 +173,7 @@ async fn p75_however_many_steps_there_are_the_end_finds_room_in_the_record() {
         failure.error.0,
         format!("the record has no room for step `{steps:064}`, so the step did not run")
     );
-    assert_eq!(lab.effects(), steps);
+    assert_eq!(lab.effects(), steps - 3900);
     // Name, value and a byte for each, as the service counts them.
     let taken: usize = lab
         .record()

@@ -90,6 +90,8 @@ pub(super) struct Ended {
     pub(super) reply: Option<String>,
     /// Whether other messages with this key would end in the same way now.
     pub(super) concerns_key: bool,
+    /// Whether its claim was lost while the operation was under way.
+    pub(super) lease_lost: bool,
 }
 
 impl Ended {
@@ -102,6 +104,7 @@ impl Ended {
             code: None,
             reply: None,
             concerns_key: true,
+            lease_lost: false,
         }
     }
 
@@ -149,6 +152,11 @@ impl Ended {
         self
     }
 
+    pub(super) fn with_lease_lost(mut self, lost: bool) -> Self {
+        self.lease_lost |= lost;
+        self
+    }
+
     pub(super) fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self
@@ -166,6 +174,9 @@ impl Ended {
         let ran = matches!(self.metric(), Some(Metric::Performed | Metric::NotRecorded));
         if ran && self.attempt.is_some_and(|attempt| attempt > 1) {
             metrics.count(sender, Metric::Takeover);
+        }
+        if self.lease_lost {
+            metrics.count(sender, Metric::LeaseLost);
         }
         metrics.latency(sender, took);
     }

@@ -1,5 +1,6 @@
 //! One record: claimed, applied, and answered.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use firstclaim::{
@@ -54,6 +55,21 @@ impl std::fmt::Display for NotApplied {
     }
 }
 
+/// Whether a claim was lost while its operation was under way. Looked at when the operation has
+/// returned: behind that the claim has ended, whatever became of it.
+#[derive(Debug, Default)]
+pub(super) struct Lost(AtomicBool);
+
+impl Lost {
+    pub(super) fn look<S: Store>(&self, work: &Work<S>) {
+        self.0.fetch_or(work.is_lost(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_so(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl NotApplied {
     fn not_entered(error: EntryError) -> Failure<Self> {
         Failure::did_not_happen("not_entered", Self::NotEntered(error))
@@ -89,10 +105,16 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             return Box::pin(self.respond(threads, thread, message, operation)).await;
         }
         let once = self.claim_of(operation);
-        let run = once.run(|work| async move { self.apply(&work, message, operation).await });
+        let lost = &Lost::default();
+        let run = once.run(|work| async move {
+            let applied = self.apply(&work, message, operation).await;
+            lost.look(&work);
+            applied
+        });
         // Boxed: all calls of an operation nest deeper than the compiler lays out in one piece.
         let run = Box::pin(run).await;
-        self.ended(message, operation, run).await
+        let ended = self.ended(message, operation, run).await;
+        ended.with_lease_lost(lost.is_so())
     }
 
     pub(super) fn claim_of(&self, operation: &Operation) -> Once<S> {
@@ -221,6 +243,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             )
         };
         let name = outcome.name();
+        let lease_lost = outcome.dropped;
         let mut concerns_key = true;
         let settled = match outcome.answer {
             Answer::Performed(_)
@@ -243,6 +266,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         };
         Ended {
             concerns_key,
+            lease_lost,
             ..Ended::new(name, settled).with_attempt(attempt)
         }
     }
@@ -274,7 +298,11 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
                 let letter = letter(message, key, Reason::Held, &failure.code, Some(attempt));
                 return Ended::new("held", self.buried(letter).await).with_code(failure.code);
             }
-            error => return Ended::broken_off(&error, message).with_code(failure.code),
+            error => {
+                return Ended::broken_off(&error, message)
+                    .with_lease_lost(matches!(error, NotApplied::Overtaken))
+                    .with_code(failure.code);
+            }
         };
         let outcome = refusal.outcome();
         let again = Returned::when(&refusal, message.receives);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::ended::{Ended, Returned, Settled};
-use super::record::{NotApplied, RECORDING};
+use super::record::{Lost, NotApplied, RECORDING};
 use crate::log::chain;
 use crate::message::Message;
 use crate::operation::Operation;
@@ -53,6 +53,7 @@ struct Response<'a, S, Q> {
     /// The thread as it was before the claim.
     seen: &'a Context,
     mark: String,
+    lost: Lost,
 }
 
 impl<S: Store, Q: Queues> Worker<S, Q> {
@@ -82,6 +83,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             operation,
             seen: &seen,
             mark: mark(&operation.key),
+            lost: Lost::default(),
         };
         let run = self
             .claim_of(operation)
@@ -89,7 +91,10 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             .run_inspecting(|work| response.inspect(work), |work| response.operate(work));
         let run = Box::pin(run).await;
         let reply = run.as_ref().ok().and_then(reply_of);
-        self.ended(message, operation, run).await.with_reply(reply)
+        let ended = self.ended(message, operation, run).await;
+        ended
+            .with_reply(reply)
+            .with_lease_lost(response.lost.is_so())
     }
 }
 
@@ -97,19 +102,25 @@ impl<S: Store, Q: Queues> Response<'_, S, Q> {
     /// What durable state says of an event whose claim is ours: whether it has been done, or can be
     /// finished without the target being called.
     async fn inspect(&self, work: Work<S>) -> Result<Inspection<Responded>, Failure<NotApplied>> {
-        if let Some(told) = stored(&work) {
-            let finished = self.finish(&work, told).await;
-            self.threads.clear(self.until(&work)).await;
+        let found = self.find(&work).await;
+        self.lost.look(&work);
+        found
+    }
+
+    async fn find(&self, work: &Work<S>) -> Result<Inspection<Responded>, Failure<NotApplied>> {
+        if let Some(told) = stored(work) {
+            let finished = self.finish(work, told).await;
+            self.threads.clear(self.until(work)).await;
             return finished.map(Inspection::Done);
         }
         let fresh = match work.attempt() {
             1 => None,
             // Somebody was at it, who may have come far since the thread was read.
-            _ => Some(self.look(&work).await?),
+            _ => Some(self.look(work).await?),
         };
         let seen = fresh.as_ref().unwrap_or(self.seen);
         if let Some(found) = seen.reply(&self.mark) {
-            self.threads.clear(self.until(&work)).await;
+            self.threads.clear(self.until(work)).await;
             return Ok(Inspection::Done(Responded {
                 applied: None,
                 reply: Some(found.name.clone()),
@@ -129,6 +140,7 @@ impl<S: Store, Q: Queues> Response<'_, S, Q> {
         self.threads.say(&activity, self.until(&work)).await;
         let done = self.apply_and_tell(&work).await;
         self.threads.clear(self.until(&work)).await;
+        self.lost.look(&work);
         done
     }
 

@@ -2,11 +2,17 @@
 
 use std::cell::RefCell;
 use std::io::Write;
-use std::sync::Once;
+use std::sync::{Arc, Once, OnceLock};
+use std::time::Duration;
 
+use firstclaim::clock::ManualSource;
+use firstclaim::record::Data;
+use firstclaim::store::memory::Memory;
+use firstclaim::{Owner, Status};
 use serde_json::Value;
 
-use crate::rig::{Plan, Rig, body, record};
+use crate::rig::{Plan, RUN, Rig, body, record, returned};
+use crate::stub::Reply;
 
 thread_local! {
     /// What was logged on this thread, which is one test's own.
@@ -164,4 +170,49 @@ async fn every_record_is_counted_once_by_outcome_and_configured_sender_never_by_
     assert_eq!(lines.len(), 2, "{lines:?}");
     let text = serde_json::to_string(&lines).unwrap();
     assert!(!text.contains("Not A Sender"), "{text}");
+}
+
+/// What becomes of the record while the target is at it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Meanwhile {
+    Lapses,
+    TakenOver,
+    DoneByAnother,
+}
+
+#[tokio::test]
+async fn n47_a_claim_that_is_lost_while_the_target_is_called_is_counted() {
+    for (meanwhile, answer, counted) in [
+        (Meanwhile::Lapses, returned(&[]), [1, 0, 0, 1]),
+        (Meanwhile::TakenOver, returned(&["m"]), [0, 0, 1, 1]),
+        (Meanwhile::DoneByAnother, returned(&[]), [0, 0, 1, 1]),
+    ] {
+        let world: Arc<OnceLock<(ManualSource, Memory)>> = Arc::default();
+        let there = Arc::clone(&world);
+        let rig = Rig::answering(Plan::default(), move |_seen| {
+            let (source, memory) = there.get().unwrap();
+            source.advance(RUN + Duration::from_secs(3));
+            let mut record = memory.records().remove(0);
+            if meanwhile != Meanwhile::Lapses {
+                record.owner = Some(Owner::new("another"));
+                record.attempt += 1;
+            }
+            if meanwhile == Meanwhile::DoneByAnother {
+                record.status = Status::Completed;
+                record.data = Some(Data::Inline(r#"{"status":200,"body":"its"}"#.to_owned()));
+            }
+            memory.put(record);
+            Reply::status(200)
+        })
+        .await;
+        world.set((rig.source.clone(), rig.memory.clone())).unwrap();
+        let said = rig.handle(&[record("m", &body("k", 200))]).await;
+        assert_eq!(said, answer, "{meanwhile:?}");
+        let mut metrics = Vec::new();
+        rig.worker.flush_metrics(&mut metrics).unwrap();
+        let line: Value = serde_json::from_slice(&metrics).unwrap();
+        let names = ["Performed", "Replayed", "Superseded", "LeaseLost"];
+        let seen = names.map(|name| line[name].as_u64().unwrap_or(0));
+        assert_eq!(seen, counted, "{meanwhile:?}: {line}");
+    }
 }
