@@ -39,7 +39,7 @@
 //! | `target-token` | its token can be read |
 //! | `threads` | the threads server answers, takes the token, and has the tools |
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,6 +56,9 @@ mod target;
 mod threads;
 mod trouble;
 
+use crate::stdout::print;
+
+pub use crate::stdout::Unwritten;
 pub use finding::{Finding, Status};
 use settings::Settings;
 pub(crate) use trouble::{Trouble, chain, root, sdk};
@@ -122,13 +125,19 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The report can't be shown.
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
 }
 
 impl Error {
-    /// The process's exit code: 64, wrong usage.
+    /// The process's exit code: 64, wrong usage; 1 where it was checked and could not be shown.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        crate::arguments::USAGE
+        match self {
+            Self::Unwritten(_) => 1,
+            _ => crate::arguments::USAGE,
+        }
     }
 }
 
@@ -156,7 +165,7 @@ pub async fn run(
         report.to_text(colours)
     };
     // With nobody to read it, the exit code still tells.
-    let _ = stdout.lock().write_all(text.as_bytes());
+    print(&text)?;
     Ok(report.exit_code())
 }
 

@@ -2,13 +2,14 @@
 //! same records and the same protocol as the functions.
 
 use std::ffi::OsString;
-use std::io::Write;
 
 use clap::{Parser, Subcommand};
 use firstclaim::clock::SystemSource;
 use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{ClaimError, Claims, ConfigError, Key, KeyError, StoreError};
 use tracing_subscriber::filter::EnvFilter;
+
+use crate::stdout::{Reader, print, print_json};
 
 pub mod by_hand;
 pub mod completions;
@@ -30,6 +31,7 @@ mod sweep;
 mod table;
 mod view;
 
+pub use crate::stdout::Unwritten;
 pub use file::OpenError;
 
 /// A command for claims.
@@ -140,6 +142,9 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The result could not be shown.
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
     /// The process can't be set up.
     #[error("{what}")]
     Io {
@@ -174,7 +179,7 @@ impl Error {
             | Self::File { .. } => exit::UNAVAILABLE,
             Self::Claim(_) => exit::USAGE,
             Self::Exec { .. } => exit::NOT_EXECUTABLE,
-            Self::Io { .. } => exit::NO,
+            Self::Unwritten(_) | Self::Io { .. } => exit::NO,
         }
     }
 }
@@ -212,7 +217,7 @@ pub fn execute(
             Command::Release(options) => by_hand::release(options, &environment).await,
             Command::Settle(options) => settle::settle(options, &environment).await,
             Command::Mcp(options) => mcp::serve(options, &environment).await,
-            Command::Completions(options) => Ok(completions::print(&options)),
+            Command::Completions(options) => completions::print(&options),
         }
     });
     // A call that still waits for the store must not hold up the end: it may land late, as ever.
@@ -253,14 +258,6 @@ fn subscribe(environment: &impl Fn(&str) -> Option<String>) {
         .with_env_filter(EnvFilter::new(filter))
         .with_writer(std::io::stderr)
         .try_init();
-}
-
-/// Writes to stdout. Where nobody reads any more, there is nothing else to do.
-fn print(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush());
 }
 
 /// The clock and the tokens of all commands.

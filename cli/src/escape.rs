@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Write};
 
+use serde_json::value::RawValue;
+
 /// Shows a text on a terminal without letting it act there: control characters, line and paragraph
 /// separators, and the characters that turn or hide text are written as `\u{…}`.
 ///
@@ -48,6 +50,49 @@ impl Display for EscapedJson<'_> {
     }
 }
 
+/// JSON without white space between its values, so that it fits into a line; its numbers and texts
+/// are what they were. `None` for what is no JSON.
+pub(crate) fn compact(json: &str) -> Option<Box<RawValue>> {
+    let json = RawValue::from_string(json.to_owned()).ok()?;
+    let (mut inside, mut escaped) = (false, false);
+    let compact = json.get().chars().filter(|c| {
+        let kept = inside || !c.is_ascii_whitespace();
+        match c {
+            '"' if !escaped => inside = !inside,
+            _ => {}
+        }
+        escaped = inside && *c == '\\' && !escaped;
+        kept
+    });
+    RawValue::from_string(compact.collect()).ok()
+}
+
+/// A text as one word of a shell, to be pasted. What acts on a terminal is written in the form that
+/// bash, zsh and ksh read.
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'a>(pub &'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
+        if !self.0.is_empty() && self.0.chars().all(plain) {
+            return f.write_str(self.0);
+        }
+        if !self.0.chars().any(acts) {
+            return write!(f, "'{}'", self.0.replace('\'', r"'\''"));
+        }
+        f.write_str("$'")?;
+        for c in self.0.chars() {
+            match c {
+                '\'' | '\\' => write!(f, "\\{c}")?,
+                c if acts(c) => write!(f, "\\U{:08x}", u32::from(c))?,
+                c => f.write_char(c)?,
+            }
+        }
+        f.write_char('\'')
+    }
+}
+
 /// Whether a terminal or its font does something else than to show the character.
 fn acts(c: char) -> bool {
     c.is_control()
@@ -82,6 +127,33 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&shown).unwrap(),
             hostile
         );
+    }
+
+    #[test]
+    fn foreign_json_fits_into_a_line_with_its_digits_and_texts() {
+        let shown = |json| compact(json).unwrap().get().to_owned();
+        let json =
+            "\t{ \"a \\\" b\\\\\" :\n 1.0e+2, \"c\": [ 12345678901234567890123,\r\n\"  \" ] }\n";
+        let line = r#"{"a \" b\\":1.0e+2,"c":[12345678901234567890123,"  "]}"#;
+        assert_eq!(shown(json), line);
+        assert_eq!(shown(line), line);
+        for none in ["", "{", "a b", "1 2"] {
+            assert!(compact(none).is_none(), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_a_quoted_text_as_the_text() {
+        for (text, word) in [
+            ("orders/1:a", "orders/1:a"),
+            ("", "''"),
+            ("a#1", "'a#1'"),
+            ("$(touch x)", "'$(touch x)'"),
+            ("it's; ls", r"'it'\''s; ls'"),
+            ("k\u{202e}'\\", r"$'k\U0000202e\'\\'"),
+        ] {
+            assert_eq!(Quoted(text).to_string(), word);
+        }
     }
 
     #[test]

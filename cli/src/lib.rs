@@ -10,5 +10,6 @@ pub mod claims;
 pub mod dev;
 pub mod escape;
 pub mod send;
+mod stdout;
 #[cfg(unix)]
 pub mod tail;

@@ -14,7 +14,6 @@
 //! | `ms` | how long the answer took, in milliseconds |
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,6 +24,8 @@ use webhook::signing::SCHEMES;
 
 use crate::arguments::USAGE;
 use crate::dev::{DEVELOPMENT, is_loopback};
+pub use crate::stdout::Unwritten;
+use crate::stdout::print;
 
 mod answer;
 mod delivery;
@@ -165,15 +166,19 @@ pub enum Error {
         /// What may help.
         hint: &'static str,
     },
+    /// The answers can't be shown.
+    #[error(transparent)]
+    Unwritten(#[from] Unwritten),
 }
 
 impl Error {
-    /// The process's exit code: 69 where nobody answered, 1 without an HTTP client, else 64.
+    /// The process's exit code: 69 where nobody answered, 1 without an HTTP client or where the
+    /// answers could not be shown, else 64.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NoAnswer { .. } => 69,
-            Self::Client(_) => 1,
+            Self::Client(_) | Self::Unwritten(_) => 1,
             _ => USAGE,
         }
     }
@@ -202,7 +207,7 @@ pub async fn run(
         (text, answers.exit_code())
     };
     // With nobody to read it, the exit code still tells.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    print(&text)?;
     Ok(code)
 }
 

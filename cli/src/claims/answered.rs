@@ -4,6 +4,7 @@ use firstclaim::{Answer, Outcome};
 
 use super::duration::about;
 use super::exit;
+use crate::escape::Quoted;
 
 /// An exit code, and the words that go with it.
 pub(super) struct Answered {
@@ -33,7 +34,9 @@ impl Answered {
                 exit::HELD,
                 format!(
                     "held: what became of attempt {attempt} of {key}{by} is unknown, and nobody \
-                     may take over; settle it: firstclaim settle '{key}' --why …"
+                     may take over; a person looks and settles it: firstclaim settle {} --why \
+                     'the reason' --rerun, or --forget, or --result 'the result'",
+                    Quoted(&key.to_string())
                 ),
             ),
             Answer::Mismatch { stored, given } => (
@@ -64,7 +67,10 @@ impl Answered {
             ),
             _ => (
                 exit::NO,
-                format!("done already: {key}, attempt {attempt}{by}; firstclaim get shows it"),
+                format!(
+                    "done already: {key}, attempt {attempt}{by}; to see it: firstclaim get {}",
+                    Quoted(&key.to_string())
+                ),
             ),
         };
         Self { code, text }

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::answered::Answered;
 use super::said::Said;
 use super::terms::Terms;
-use super::{Error, FileOrTable, exit, key, print, store, who};
+use super::{Error, FileOrTable, Reader, Unwritten, exit, key, print, print_json, store, who};
 
 /// The variable that `run` gives its command the owner token in.
 pub const OWNER_VARIABLE: &str = "FIRSTCLAIM_OWNER";
@@ -156,7 +156,7 @@ pub(super) async fn claim(
         if claim.extend(options.terms.lease).await? == Ended::Superseded {
             return Ok(superseded(said));
         }
-        show_claim(&claim, options.store.json);
+        show_claim(&claim, options.store.json)?;
         return Ok(0);
     }
     let mut once = claims
@@ -173,14 +173,18 @@ pub(super) async fn claim(
     }
     let claiming = origin("claim", &environment).scope(once.claim());
     match claiming.await? {
-        Claimed::Held(claim) => {
-            show_claim(&claim, options.store.json);
-            Ok(0)
-        }
+        Claimed::Held(claim) => match show_claim(&claim, options.store.json) {
+            Ok(Reader::There) => Ok(0),
+            unread => {
+                unshown(claim, said).await;
+                // A claim whose token nobody has is none.
+                unread.map(|_| exit::NO).map_err(Error::from)
+            }
+        },
         Claimed::Answered(outcome) => {
             let answered = Answered::of(&outcome);
             match options.store.json {
-                true => print(&format!("{}\n", answered.json(&outcome))),
+                true => drop(print_json(&answered.json(&outcome))?),
                 false => said.important(&answered.text),
             }
             Ok(answered.code)
@@ -188,7 +192,25 @@ pub(super) async fn claim(
     }
 }
 
-fn show_claim(claim: &Claim<DynamoDb>, json: bool) {
+/// Nobody has the token of this claim, so that nobody could end it: the key is given back.
+async fn unshown(claim: Claim<DynamoDb>, said: Said) {
+    let key = claim.key().clone();
+    let why = StoredFailure {
+        code: "token_not_shown".to_owned(),
+        message: "the owner token could not be printed".to_owned(),
+    };
+    match claim.release(why).await {
+        Ok(_) => said.important(&format!(
+            "the token could not be printed; {key} was given back, and nothing is claimed"
+        )),
+        Err(error) => said.important(&format!(
+            "the token could not be printed, and {key} could not be given back ({error}); it is \
+             free when the lease is over"
+        )),
+    }
+}
+
+fn show_claim(claim: &Claim<DynamoDb>, json: bool) -> Result<Reader, Unwritten> {
     let token = claim.owner().expose();
     if !json {
         return print(&format!("{token}\n"));
@@ -201,7 +223,7 @@ fn show_claim(claim: &Claim<DynamoDb>, json: bool) {
         "checkpoints": claim.checkpoints(),
         "downstream_key": claim.downstream_key(queue::target::STEP),
     });
-    print(&format!("{shown}\n"));
+    print_json(&shown.to_string())
 }
 
 pub(super) async fn activity(
@@ -323,7 +345,7 @@ impl Owned {
                 Ended::Superseded => "superseded",
             };
             let shown = serde_json::json!({"id": key, "outcome": outcome, "attempt": attempt});
-            print(&format!("{shown}\n"));
+            print_json(&shown.to_string())?;
         }
         match ended {
             Ended::Recorded => {

@@ -3,6 +3,7 @@
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
+use super::Error;
 use crate::arguments::Arguments;
 
 /// The options of `firstclaim completions`.
@@ -16,7 +17,7 @@ pub struct Options {
 }
 
 /// Prints the completions to stdout.
-pub(super) fn print(options: &Options) -> u8 {
+pub(super) fn print(options: &Options) -> Result<u8, Error> {
     let mut text = Vec::new();
     clap_complete::generate(
         options.shell,
@@ -24,6 +25,6 @@ pub(super) fn print(options: &Options) -> u8 {
         "firstclaim",
         &mut text,
     );
-    super::print(&String::from_utf8_lossy(&text));
-    0
+    super::print(&String::from_utf8_lossy(&text))?;
+    Ok(0)
 }

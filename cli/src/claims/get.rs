@@ -3,7 +3,7 @@
 use clap::Args;
 use firstclaim::Config;
 
-use super::{Error, exit, key, print, store, view};
+use super::{Error, exit, key, print, print_json, store, view};
 use crate::escape::Escaped;
 
 /// The options of `firstclaim get`.
@@ -35,20 +35,24 @@ pub(super) async fn get(
     let result = claims.result(&record).await?;
     let now = claims.now();
     match options.store.json {
-        true => print(&format!(
-            "{}\n",
-            view::json(&record, result.as_deref(), now)
-        )),
-        false => print(&view::text(&record, result.as_deref(), now, colours)),
-    }
+        true => print_json(&view::json(&record, result.as_deref(), now))?,
+        false => print(&view::text(&record, result.as_deref(), now, colours))?,
+    };
     Ok(0)
 }
 
 /// Whether stdout is a terminal whose user wants colours.
 pub(super) fn colours(environment: impl Fn(&str) -> Option<String>) -> bool {
-    use std::io::IsTerminal;
+    wants_colours(&std::io::stdout(), environment)
+}
+
+/// Whether this is a terminal whose user wants colours.
+pub(super) fn wants_colours(
+    shown: &impl std::io::IsTerminal,
+    environment: impl Fn(&str) -> Option<String>,
+) -> bool {
     let set = |name| environment(name).filter(|value: &String| !value.is_empty());
-    std::io::stdout().is_terminal()
+    shown.is_terminal()
         && set("NO_COLOR").is_none()
         && set("TERM").is_none_or(|terminal| terminal != "dumb")
 }

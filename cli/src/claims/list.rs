@@ -10,7 +10,7 @@ use firstclaim::{Config, Record, Status, StoreError};
 use super::get::colours;
 use super::table::Table;
 use super::view::{State, is_unknown, untouched, when};
-use super::{Error, print, store, view};
+use super::{Error, Reader, print, print_json, store, view};
 use crate::escape::Escaped;
 
 /// The longest activity or error in a table's cell, in characters.
@@ -90,10 +90,12 @@ pub(super) async fn list(
     }
     if options.store.json {
         for record in &records {
-            print(&format!("{}\n", view::json(record, None, now)));
+            if print_json(&view::json(record, None, now))? == Reader::Gone {
+                return Ok(0);
+            }
         }
     } else if !records.is_empty() {
-        print(&table(&records, now, colours));
+        print(&table(&records, now, colours))?;
     }
     said.note(&format!(
         "{} of {count} items shown, after a scan of the whole table",

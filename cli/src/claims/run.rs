@@ -18,6 +18,7 @@ use firstclaim::{Answer, Key, Outcome, Record, Status, StoredFailure};
 
 mod attend;
 mod child;
+mod ending;
 mod orphans;
 mod output;
 mod signals;
@@ -29,18 +30,24 @@ pub use watchdog::run as watchdog;
 
 use super::answered::Answered;
 use super::by_hand::origin;
-use super::duration::parse;
+use super::duration::{about, parse};
 use super::said::Said;
 use super::terms::Terms;
-use super::{Error, FileOrTable, SOURCE, exit, key, print, store};
-use attend::{Attended, Course};
+use super::view::Text;
+use super::{Error, FileOrTable, SOURCE, exit, key, store};
+use attend::{Attended, Bounds, Course};
 use child::Program;
+use ending::Ending;
 use signals::Signals;
 use stored::Stored;
 
 /// How long a claim that is being made when a signal comes is waited for, so that it can be given
 /// back.
 const CLAIMING: Duration = Duration::from_secs(1);
+
+/// How long a lease can be renewed beyond the command's longest time: what ending earlier processes,
+/// starting the command and ending it may take.
+const BEYOND: Duration = Duration::from_secs(30);
 
 /// The options of `firstclaim run`.
 #[derive(Args, Clone, Debug)]
@@ -56,12 +63,12 @@ somebody is at it, 80 held, 81 bound to another payload, 82 superseded or lease 
 128+n as shells do.")]
 pub struct Options {
     /// The key: what the command is to be done once for
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub key: String,
     /// How to claim it
     #[command(flatten)]
     pub terms: Terms,
-    /// End the command when it has run for so long
+    /// End the command when it has run for so long; the key is given back (held with --hold)
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse)]
     pub max: Duration,
     /// What is stored for duplicates
@@ -119,7 +126,14 @@ pub(super) async fn run(
     let mut once = claims
         .once(key)
         .lease(options.terms.lease)
-        .renewed(options.max)
+        // The command is ended at --max by this process; a lease that went before would end it as
+        // one that is lost.
+        .renewed(
+            options
+                .max
+                .saturating_add(BEYOND)
+                .saturating_add(options.terms.grace * 2),
+        )
         .window(options.terms.window)
         .policy(options.terms.policy())
         .wait_for(options.terms.wait)
@@ -136,18 +150,20 @@ pub(super) async fn run(
     let mut claiming = std::pin::pin!(origin("run", environment).scope(once.claim()));
     let claimed = tokio::select! {
         claimed = &mut claiming => claimed?,
-        signal = signals.next() => {
+        signal = signals.next_end() => {
             // It may just be landing, and would block the key until its lease is over.
             if let Ok(Ok(Claimed::Held(claim))) = tokio::time::timeout(CLAIMING, claiming).await {
                 run.not_run(claim, "interrupted", "a signal came before the command").await;
             }
+            run.said.important("a signal came before the command: nothing ran");
             return Ok(signal.exit_code());
         }
     };
-    match claimed {
-        Claimed::Held(claim) => run.perform(claim, signals, environment).await,
-        Claimed::Answered(outcome) => run.answer(outcome).await,
-    }
+    let ending = match claimed {
+        Claimed::Held(claim) => run.perform(claim, &mut signals, environment).await?,
+        Claimed::Answered(outcome) => run.answer(outcome).await?,
+    };
+    ending.show(run.said, &mut signals).await
 }
 
 impl Run<'_> {
@@ -155,21 +171,19 @@ impl Run<'_> {
     async fn perform(
         &self,
         claim: Claim<DynamoDb>,
-        mut signals: Signals,
+        signals: &mut Signals,
         environment: &impl Fn(&str) -> Option<String>,
-    ) -> Result<u8, Error> {
+    ) -> Result<Ending, Error> {
         if let Err(error) = orphans::end(claim.key(), claim.attempt(), &self.place).await {
             let text = error.to_string();
             self.not_run(claim, "orphan", &text).await;
-            self.said.important(&text);
-            return Ok(exit::IN_FLIGHT);
+            return Ok(Ending::important(exit::IN_FLIGHT, text));
         }
         let program = match Program::find(&self.options.command, environment) {
             Ok(program) => program,
             Err(error) => {
                 self.not_run(claim, "not_started", &error.to_string()).await;
-                self.said.important(&error.to_string());
-                return Ok(error.exit_code());
+                return Ok(Ending::important(error.exit_code(), error.to_string()));
             }
         };
         let started = program.start(&claim, &self.place, self.options.place.json);
@@ -178,29 +192,52 @@ impl Run<'_> {
             Err(error) => {
                 let text = format!("the command could not be started: {error}");
                 self.not_run(claim, "not_started", &text).await;
-                self.said.important(&text);
-                return Ok(exit::NOT_EXECUTABLE);
+                return Ok(Ending::important(exit::NOT_EXECUTABLE, text));
             }
         };
-        let grace = self.options.terms.grace;
-        let attending = attend::attend(&self.claims, &claim, child, watchdog, &mut signals, grace);
+        let bounds = Bounds {
+            grace: self.options.terms.grace,
+            max: self.options.max,
+        };
+        let attending = attend::attend(&self.claims, &claim, child, watchdog, signals, bounds);
         let attended = claim.renewing(attending).await;
-        self.end(claim, attended).await
+        let key = claim.key().clone();
+        let mut ending = std::pin::pin!(self.end(claim, attended));
+        let signal = tokio::select! {
+            ending = &mut ending => return Ok(ending),
+            signal = signals.next_end() => signal,
+        };
+        // It may just be landing, and would block the key until its lease is over.
+        match tokio::time::timeout(CLAIMING, ending).await {
+            Ok(ending) => Ok(ending),
+            Err(_) => Ok(Ending::important(
+                signal.exit_code(),
+                format!(
+                    "a signal came while the end of {key} was being recorded; once the lease is \
+                     over, the command may run again"
+                ),
+            )),
+        }
     }
 
     /// The command has ended: records how, and says it.
-    async fn end(&self, claim: Claim<DynamoDb>, attended: Attended) -> Result<u8, Error> {
+    async fn end(&self, claim: Claim<DynamoDb>, attended: Attended) -> Ending {
         let (key, attempt, owner) = (claim.key().clone(), claim.attempt(), claim.owner().clone());
         let code = attended.exit_code;
         let stored = attended.stored(self.options.store);
         let remember = self.options.on_failure == OnFailure::Remember;
-        let recorded = match attended.course {
+        let course = attended.course;
+        let streams = Some((attended.stdout, attended.stderr));
+        let recorded = match course {
             Course::Lost => {
                 let failure = failure("lease_lost", "the lease was lost, and the command ended");
                 // The store may still not answer; then the lease, which is over, says enough.
                 let _ =
                     tokio::time::timeout(self.options.terms.grace, claim.give_up(failure)).await;
-                return Ok(self.lost(&key, attempt, &stored));
+                return Ending {
+                    streams,
+                    ..self.lost(&key, attempt, &stored)
+                };
             }
             Course::EndedItself => Recorded::ByTheCommand,
             _ if code == 0 => match claim.complete(stored.clone()).await {
@@ -215,7 +252,10 @@ impl Run<'_> {
                 outcome => self.whose(&key, attempt, &owner, outcome.attempt).await,
             },
             course => {
-                let (name, message) = (format!("exit_{code}"), told(code));
+                let (name, message) = match course {
+                    Course::TooLong => ("max".to_owned(), self.too_long()),
+                    _ => (format!("exit_{code}"), told(code)),
+                };
                 let ended = match course {
                     Course::Plain if remember => {
                         claim
@@ -232,7 +272,14 @@ impl Run<'_> {
                 }
             }
         };
-        Ok(self.show(&key, attempt, &stored, recorded))
+        Ending {
+            streams,
+            ..self.ending(&key, attempt, &stored, course, recorded)
+        }
+    }
+
+    fn too_long(&self) -> String {
+        format!("ended after {} by --max", about(self.options.max))
     }
 
     /// Somebody else's word stands in the record, or the command's own: it has the token too. `told`
@@ -248,8 +295,18 @@ impl Run<'_> {
         }
     }
 
-    fn show(&self, key: &Key, attempt: u32, stored: &Stored, recorded: Recorded) -> u8 {
-        let ran = told(stored.exit_code());
+    fn ending(
+        &self,
+        key: &Key,
+        attempt: u32,
+        stored: &Stored,
+        course: Course,
+        recorded: Recorded,
+    ) -> Ending {
+        let ran = match course {
+            Course::TooLong => format!("{}, {}", self.too_long(), told(stored.exit_code())),
+            _ => told(stored.exit_code()),
+        };
         let (outcome, code, text) = match recorded {
             Recorded::Result => (
                 "performed",
@@ -289,25 +346,25 @@ impl Run<'_> {
                 ),
             ),
         };
-        if self.options.place.json {
-            print(&format!("{}\n", stored.json(key, attempt, outcome, code)));
+        let json = self.options.place.json;
+        Ending {
+            json: json.then(|| stored.json(key, attempt, outcome, code)),
+            matters: matches!(outcome, "superseded" | "not_recorded" | "held")
+                || course == Course::TooLong,
+            ..Ending::important(code, text)
         }
-        match outcome {
-            "superseded" | "not_recorded" | "held" => self.said.important(&text),
-            _ => self.said.note(&text),
-        }
-        code
     }
 
-    fn lost(&self, key: &Key, attempt: u32, stored: &Stored) -> u8 {
-        if self.options.place.json {
-            let line = stored.json(key, attempt, "lease_lost", exit::SUPERSEDED);
-            print(&format!("{line}\n"));
-        }
-        self.said.important(&format!(
+    fn lost(&self, key: &Key, attempt: u32, stored: &Stored) -> Ending {
+        let text = format!(
             "lease lost: {key}, attempt {attempt}: the command and its children were ended"
-        ));
-        exit::SUPERSEDED
+        );
+        let code = exit::SUPERSEDED;
+        let json = self.options.place.json;
+        Ending {
+            json: json.then(|| stored.json(key, attempt, "lease_lost", code)),
+            ..Ending::important(code, text)
+        }
     }
 
     /// Nothing ran: the key is given back under both policies.
@@ -321,7 +378,8 @@ impl Run<'_> {
     }
 
     /// Somebody else was first: their result, or why there is none.
-    async fn answer(&self, outcome: Outcome<String>) -> Result<u8, Error> {
+    async fn answer(&self, outcome: Outcome<String>) -> Result<Ending, Error> {
+        let json = self.options.place.json;
         let (key, attempt) = (outcome.key.clone(), outcome.attempt);
         let text = match &outcome.answer {
             Answer::Replayed(text) => Some(text.clone()),
@@ -331,45 +389,42 @@ impl Run<'_> {
         };
         let Some(text) = text else {
             let answered = Answered::of(&outcome);
-            if self.options.place.json {
-                print(&format!("{}\n", answered.json(&outcome)));
-            }
-            self.said.important(&answered.text);
-            return Ok(answered.code);
+            return Ok(Ending {
+                json: json.then(|| answered.json(&outcome)),
+                ..Ending::important(answered.code, answered.text)
+            });
         };
         let by = outcome.origin.request.as_deref();
         let by = by.map_or_else(String::new, |request| format!(", claimed by {request}"));
-        let (code, more) = match serde_json::from_str::<Stored>(&text) {
+        let replayed = |more: &str| format!("replayed {key}, attempt {attempt}{by}: {more}");
+        Ok(match serde_json::from_str::<Stored>(&text) {
             Ok(stored) => {
                 let code = stored.exit_code();
-                if self.options.place.json {
-                    print(&format!(
-                        "{}\n",
-                        stored.json(&key, attempt, "replayed", code)
-                    ));
-                } else {
-                    stored.replay();
+                let more = format!("{}{}", told(code), stored.cut());
+                Ending {
+                    matters: false,
+                    json: json.then(|| stored.json(&key, attempt, "replayed", code)),
+                    replay: (!json).then_some(stored),
+                    ..Ending::important(code, replayed(&more))
                 }
-                (code, format!("{}{}", told(code), stored.cut()))
             }
             // Recorded by another tool, or by `complete`.
             Err(_) => {
-                if self.options.place.json {
-                    let (key, text) = (serde_json::json!(key), &text);
-                    print(&format!(
-                        "{{\"id\":{key},\"outcome\":\"replayed\",\"attempt\":{attempt},\
-                         \"exit_code\":0,\"data\":{text}}}\n"
-                    ));
-                } else {
-                    let plain = serde_json::from_str::<String>(&text);
-                    print(&format!("{}\n", plain.unwrap_or(text)));
+                let shown = serde_json::json!({
+                    "id": key,
+                    "outcome": "replayed",
+                    "attempt": attempt,
+                    "exit_code": 0,
+                });
+                let plain = serde_json::from_str::<String>(&text).ok();
+                Ending {
+                    matters: false,
+                    json: json.then(|| with_data(&shown, &text)),
+                    text: (!json).then(|| plain.unwrap_or(text)),
+                    ..Ending::important(0, replayed("a result that no run made"))
                 }
-                (0, "a result that no run made".to_owned())
             }
-        };
-        self.said
-            .note(&format!("replayed {key}, attempt {attempt}{by}: {more}"));
-        Ok(code)
+        })
     }
 
     async fn failed_result(&self, key: &Key) -> Result<Option<String>, Error> {
@@ -394,6 +449,19 @@ enum Recorded {
     Superseded(u32),
     /// Nothing, and why.
     Nothing(String),
+}
+
+/// An object with one member more, `data`: foreign JSON with its digits.
+fn with_data(shown: &serde_json::Value, data: &str) -> String {
+    #[derive(serde::Serialize)]
+    struct With<'a> {
+        #[serde(flatten)]
+        shown: &'a serde_json::Value,
+        data: Text,
+    }
+    let data = Text::of(data);
+    // Texts and numbers: writing them can't fail.
+    serde_json::to_string(&With { shown, data }).unwrap_or_default()
 }
 
 fn failure(code: &str, message: &str) -> StoredFailure {

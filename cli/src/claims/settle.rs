@@ -8,9 +8,9 @@ use firstclaim::claims::{Resolution, Settling};
 use firstclaim::{Config, Record};
 
 use super::by_hand::json_or_text;
-use super::get::colours;
+use super::get::{colours, wants_colours};
 use super::view::State;
-use super::{Error, exit, key, print, store, view, who};
+use super::{Error, exit, key, print, print_json, store, view, who};
 use crate::escape::Escaped;
 
 /// The options of `firstclaim settle`.
@@ -55,6 +55,12 @@ pub struct Options {
 
 impl Options {
     fn resolution(&self) -> Result<(Resolution, &'static str), Error> {
+        if self.why.trim().is_empty() {
+            return Err(Error::Usage(
+                "--why is empty; say what the decision rests on, for whoever reads the record"
+                    .to_owned(),
+            ));
+        }
         Ok(match (&self.result, self.rerun, self.forget) {
             (Some(result), false, false) => {
                 let result = Resolution::Result(json_or_text(result));
@@ -107,7 +113,9 @@ pub(super) async fn settle(
     let result = claims.result(&seen).await?;
     let now = claims.now();
     if !options.yes {
-        let shown = view::text(&seen, result.as_deref(), now, colours);
+        // Shown on stderr, which may be a terminal where stdout is none, and the other way round.
+        let on_stderr = wants_colours(&std::io::stderr(), &environment);
+        let shown = view::text(&seen, result.as_deref(), now, on_stderr);
         ask(&shown, &seen, State::of(&seen, now), deed);
         if !confirmed() {
             said.important("not settled");
@@ -120,7 +128,7 @@ pub(super) async fn settle(
         Settling::Changed(record) => (exit::SUPERSEDED, record),
     };
     if let (true, Some(record)) = (options.store.json, record) {
-        print(&format!("{}\n", view::json(record, None, claims.now())));
+        print_json(&view::json(record, None, claims.now()))?;
     }
     if code == 0 {
         said.note(&format!(
@@ -132,7 +140,7 @@ pub(super) async fn settle(
             "not settled: the record is not what was shown any more; nothing was changed",
         );
         if let (false, Some(record)) = (options.store.json, record) {
-            print(&view::text(record, None, claims.now(), colours));
+            print(&view::text(record, None, claims.now(), colours))?;
         }
     }
     Ok(code)

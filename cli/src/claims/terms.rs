@@ -20,9 +20,9 @@ pub struct Terms {
     /// After a crash or an unknown outcome nobody takes over: a person settles it
     #[arg(long)]
     pub hold: bool,
-    /// Bind the key to this payload; several count as a list. JSON counts as its value, and @FILE as
-    /// the file's content
-    #[arg(long, value_name = "TEXT|@FILE", num_args = 1..)]
+    /// Bind the key to this payload; may be repeated, and several count as a list. JSON counts as its
+    /// value, and @FILE as the file's content
+    #[arg(long, value_name = "TEXT|@FILE")]
     pub fingerprint: Vec<String>,
     /// For how long the finished record answers duplicates
     #[arg(long, value_name = "TIME", default_value = "31d", value_parser = parse)]
@@ -39,7 +39,8 @@ impl Terms {
         Config {
             window: self.window,
             grace: self.grace,
-            longest_lease: usual.longest_lease.max(self.lease),
+            // No claim of this process has another one.
+            longest_lease: self.lease,
             policy: self.policy(),
             ..usual
         }

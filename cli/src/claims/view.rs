@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::duration::about;
-use crate::escape::Escaped;
+use crate::escape::{Escaped, compact};
 
 /// What a record's status and lease mean at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -123,19 +123,19 @@ pub(super) struct Json<'a> {
     settled: Option<SettledJson<'a>>,
 }
 
-/// JSON text as JSON; what is none, as a text.
+/// JSON text as JSON in one line; what is none, as a text.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Text {
+pub(super) enum Text {
     Json(Box<RawValue>),
     Other(String),
 }
 
 impl Text {
-    fn of(text: &str) -> Self {
-        match RawValue::from_string(text.to_owned()) {
-            Ok(json) => Self::Json(json),
-            Err(_) => Self::Other(text.to_owned()),
+    pub(super) fn of(text: &str) -> Self {
+        match compact(text) {
+            Some(json) => Self::Json(json),
+            None => Self::Other(text.to_owned()),
         }
     }
 }

@@ -9,8 +9,8 @@ use firstclaim::{Config, Record};
 
 use super::get::colours;
 use super::view::{State, at};
-use super::{Error, SOURCE, key, list, print, store, view};
-use crate::escape::Escaped;
+use super::{Error, Reader, SOURCE, key, list, print, store, view};
+use crate::escape::{Escaped, EscapedJson};
 
 /// The pause between two looks at one record.
 const ONE: Duration = Duration::from_millis(500);
@@ -67,15 +67,22 @@ pub(super) async fn watch(
                             records,
                             SOURCE.now(),
                             |record, now| match options.store.json {
-                                true => format!("{}\n", view::json(record, None, now)),
+                                true => {
+                                    let json = view::json(record, None, now);
+                                    format!("{}\n", EscapedJson(&json))
+                                }
                                 false => line(record, now, colours),
                             },
                         )
                     {
-                        print(&line);
+                        match print(&line) {
+                            Ok(Reader::There) => {}
+                            Ok(Reader::Gone) => return Ok(0),
+                            Err(error) => return Err(error.into()),
+                        }
                     }
                 }
-                Err(error) if answered.is_none() => return Error::from(error),
+                Err(error) if answered.is_none() => return Err(Error::from(error)),
                 Err(error) => {
                     if answered == Some(true) {
                         said.important(&format!("{error}; asking again"));
@@ -87,7 +94,7 @@ pub(super) async fn watch(
         }
     };
     tokio::select! {
-        error = looking => Err(error),
+        ended = looking => ended,
         // Where Ctrl-C can't be heard, it ends the process all the same.
         _ = tokio::signal::ctrl_c() => Ok(0),
     }

@@ -1,13 +1,13 @@
 //! What a person or a program sees of each event.
 
-use std::io::Write;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::event::Event;
+use crate::check::chain;
 use crate::claims::said::Said;
-use crate::escape::EscapedJson;
+use crate::stdout::print_json;
 
 /// Lines on stderr for people, on stdout for programs.
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +95,9 @@ impl Lines {
         }
         // Texts and numbers: writing them can't fail.
         let text = serde_json::to_string(line).unwrap_or_default();
-        let mut stdout = std::io::stdout().lock();
-        // Where nobody reads any more, the work goes on.
-        let _ = writeln!(stdout, "{}", EscapedJson(&text)).and_then(|()| stdout.flush());
+        // Where nobody reads any more, or the disk is full, the work goes on.
+        if let Err(error) = print_json(&text) {
+            self.important(&format!("a line of --json is missing: {}", chain(&error)));
+        }
     }
 }

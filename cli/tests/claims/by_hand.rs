@@ -146,6 +146,20 @@ fn n43_no_record_is_not_a_lost_race() {
         .with(0);
 }
 
+/// A payload takes one word, and the key behind it stays the key.
+#[test]
+fn a_payload_does_not_swallow_the_key_and_a_short_window_needs_a_short_lease_only() {
+    let lab = Lab::new();
+    lab.run(&["claim", "--fingerprint", "x", "k"]).with(0);
+    assert_eq!(lab.record("k")["state"], "running");
+    lab.run(&["claim", "w", "--lease", "30s", "--window", "10m"])
+        .with(0);
+    lab.run(&["claim", "v", "--lease", "30s", "--window", "20s"])
+        .with(64);
+    lab.run(&["run", "--key", "-x", "--", "true"]).with(0);
+    assert_eq!(lab.record("cli#-x")["state"], "completed");
+}
+
 #[test]
 fn claim_says_in_json_what_a_program_needs() {
     let lab = Lab::new();

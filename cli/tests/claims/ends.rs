@@ -168,11 +168,33 @@ fn a_stopped_run_and_command_are_ended_when_they_wake() {
 #[test]
 fn the_total_of_the_renewals_is_bounded() {
     let lab = Lab::new();
-    let options = ["--lease", "1s", "--grace", "200ms", "--max", "2s"];
-    let began = Instant::now();
-    let ended = lab.script("k", &options, "exec sleep 1000").end().with(82);
-    assert!(ended.stderr.contains("lease lost"), "{ended:?}");
-    assert!(began.elapsed() >= Duration::from_millis(1500));
+    // Whether the lease is shorter than that time or longer.
+    for lease in ["1s", "1m"] {
+        let options = ["--lease", lease, "--grace", "200ms", "--max", "2s"];
+        let remember = [&options[..], &["--on-failure", "remember"]].concat();
+        let began = Instant::now();
+        let ended = lab
+            .script("k", &remember, "exec sleep 1000")
+            .end()
+            .with(143);
+        assert!(
+            ended.stderr.contains("ended after 2 s by --max"),
+            "{ended:?}"
+        );
+        assert!(!ended.stderr.contains("lease lost"), "{ended:?}");
+        assert!(began.elapsed() >= Duration::from_secs(2));
+        assert!(began.elapsed() < Duration::from_secs(30));
+        let record = lab.record("k");
+        assert_eq!(
+            (&record["state"], &record["error"]["code"]),
+            (&"released".into(), &"max".into())
+        );
+    }
+    // What it had not done by then is not done, whatever it says when it is asked to end.
+    let options = ["--hold", "--lease", "1m", "--max", "1s"];
+    let script = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
+    lab.script("k", &options, script).end().with(143);
+    assert_eq!(lab.record("k")["state"], "suspended");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod ends;
 mod lab;
 mod look;
 mod mcp;
+mod output;
 mod races;
 mod run;
 mod settle;

@@ -163,6 +163,43 @@ fn signals_are_passed_on_and_an_end_by_one_is_never_remembered() {
     assert_eq!(lab.record("k")["state"], "released");
 }
 
+/// An exit code above the signals is the command's own; a shell's word for a signal is not.
+#[test]
+fn exit_codes_beyond_the_signals_are_remembered() {
+    let lab = Lab::new();
+    let remember = ["--on-failure", "remember", "-q"];
+    for (code, runs) in [(255, 1), (160, 1), (128, 1), (137, 2), (159, 2)] {
+        let key = format!("k-{code}");
+        let script = format!("echo x >> {key}; exit {code}");
+        for _ in 0..2 {
+            lab.script(&key, &remember, &script).end().with(code);
+        }
+        assert_eq!(lab.lines(&key), runs, "{code}");
+    }
+}
+
+/// Ctrl-Z stops whoever waits, and it goes on waiting.
+#[test]
+fn a_run_that_waits_is_stopped_and_goes_on() {
+    let lab = Lab::new();
+    let mut first = lab.script("k", &[], "echo ready > ready; read line; echo first");
+    lab.wait_for("ready");
+    let mut second = lab.script("k", &["--wait", "60s"], "echo second");
+    second.wait_for_stderr("using");
+    second.signal("CONT");
+    second.signal("TSTP");
+    let stopped = format!("/proc/{}/stat", second.pid());
+    until("the stop", || {
+        let stat = std::fs::read_to_string(&stopped).unwrap();
+        stat.contains(") T ").then_some(())
+    });
+    second.signal("CONT");
+    first.say("");
+    first.end().with(0);
+    assert!(!second.is_over() || second.stderr().contains("replayed"));
+    assert_eq!(second.end().with(0).text(), "first\n");
+}
+
 #[test]
 fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
     let lab = Lab::new();
@@ -229,7 +266,8 @@ fn ctrl_c_while_waiting_ends_it_and_leaves_the_key_to_its_owner() {
     let second = lab.script("k", &["--wait", "60s"], "true");
     second.wait_for_stderr("using");
     second.signal("INT");
-    second.end().with(130);
+    let ended = second.end().with(130);
+    assert!(ended.stderr.contains("nothing ran"), "{ended:?}");
     first.say("");
     first.end().with(0);
     assert_eq!(lab.record("k")["attempt"], 1);
@@ -244,13 +282,13 @@ fn p57_the_key_is_bound_to_its_payload() {
     run(&["--fingerprint", r#"{"replicas":3,"to":"prod"}"#]).with(0);
     let other = run(&["--fingerprint", r#"{"replicas":4,"to":"prod"}"#]).with(81);
     assert!(other.stderr.contains("mismatch"), "{other:?}");
-    run(&["--fingerprint", "a", "b"]).with(81);
+    run(&["--fingerprint", "a", "--fingerprint", "b"]).with(81);
     run(&["--fingerprint", "@nowhere"]).with(64);
     assert_eq!(lab.lines("effects"), 1);
     // What a list of payloads is made of stays apart.
     let listed = |options: &[&str]| lab.script("list", options, "true").end();
-    listed(&["--fingerprint", "ab", "c"]).with(0);
-    listed(&["--fingerprint", "a", "bc"]).with(81);
+    listed(&["--fingerprint", "ab", "--fingerprint", "c"]).with(0);
+    listed(&["--fingerprint", "a", "--fingerprint", "bc"]).with(81);
 }
 
 #[test]
@@ -365,7 +403,7 @@ fn a_reader_that_stops_does_not_cost_the_lease() {
         "--",
         "sh",
         "-c",
-        "head -c 1000000 /dev/zero; echo done > done",
+        "head -c 3000000 /dev/zero; echo done > done",
     ]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let first = until("a lease", || {
@@ -385,7 +423,7 @@ fn a_reader_that_stops_does_not_cost_the_lease() {
         .unwrap()
         .read_to_end(&mut bytes)
         .unwrap();
-    assert_eq!(bytes.len(), 1_000_000);
+    assert_eq!(bytes.len(), 3_000_000);
     assert!(child.wait().unwrap().success());
     assert_eq!(lab.record("k")["state"], "completed");
 }
@@ -427,6 +465,8 @@ fn wrong_arguments_are_a_usage_error_and_touch_nothing() {
             "x",
         ],
         &["settle", "k", "--rerun"],
+        &["settle", "k", "--rerun", "--why", "", "--yes"],
+        &["settle", "k", "--rerun", "--why", " ", "--yes"],
         &["list", "--status", "gone"],
         &["get", "k", "--data", "x", "--table", "y"],
         &["completions", "csh"],

@@ -14,7 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::view::at;
-use crate::escape::EscapedJson;
+use crate::escape::{EscapedJson, compact};
 
 /// An answer, or one that comes before its tool has done anything.
 pub(super) type Told = Result<Answer, Box<Answer>>;
@@ -170,7 +170,7 @@ pub(super) struct LastError {
     pub(super) attempt: u32,
 }
 
-/// JSON text as JSON, with the digits that it has; what is none, or nests too deep for a reader, as
+/// JSON text as JSON in one line, with the digits that it has; what is none, or nests too deep for a reader, as
 /// a text.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
@@ -182,8 +182,8 @@ pub(super) enum Text {
 impl Text {
     pub(super) fn of(text: &str) -> Self {
         let readable = serde_json::from_str::<Value>(text).is_ok();
-        match RawValue::from_string(text.to_owned()) {
-            Ok(json) if readable => Self::Json(json),
+        match compact(text) {
+            Some(json) if readable => Self::Json(json),
             _ => Self::Other(text.to_owned()),
         }
     }
@@ -273,6 +273,8 @@ mod tests {
         };
         let digits = "[12345678901234567890123,1.0,null]";
         assert!(written(with(digits)).1.contains(digits));
+        let spread = "{\n\t\"a\": [1, \"b c\"]\r\n}";
+        assert!(written(with(spread)).1.contains(r#"{"a":[1,"b c"]}"#));
         for text in ["no JSON", &"[".repeat(5000), &deep(5000), &deep(120)] {
             let (result, _) = written(with(text));
             let found = &result["structuredContent"]["untrusted"]["result"];

@@ -162,8 +162,8 @@ pub(super) struct Child {
     group: Pid,
     /// Whether its end was collected, so that its number may be another process's by now.
     collected: bool,
-    pub(super) stdout: Captured,
-    pub(super) stderr: Captured,
+    stdout: Captured,
+    stderr: Captured,
 }
 
 impl Child {
@@ -172,6 +172,11 @@ impl Child {
         let status = self.process.wait().await;
         self.collected = true;
         status
+    }
+
+    /// Its output, stdout and stderr, once it has ended.
+    pub(super) fn into_streams(self) -> (Captured, Captured) {
+        (self.stdout, self.stderr)
     }
 
     /// Sends a signal to the command and its children, also to those that outlive it. A group whose
@@ -193,6 +198,14 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
     });
     code.and_then(|code| u8::try_from(code).ok())
         .unwrap_or(u8::MAX)
+}
+
+/// Whether a signal has ended it, or a command that it ran for a shell: shells say so with 128 and the
+/// signal's number. What lies above the signals is a code of the command's own: 255 of `ssh`, for
+/// example.
+pub(super) fn ended_by_signal(status: ExitStatus) -> bool {
+    let said_by_a_shell = |code| (129..=159).contains(&code);
+    status.signal().is_some() || status.code().is_some_and(said_by_a_shell)
 }
 
 #[cfg(unix)]

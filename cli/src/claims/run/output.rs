@@ -1,12 +1,19 @@
-//! The command's output: shown as it comes, kept up to a bound.
+//! The command's output: read as it comes, kept up to a bound, and shown as fast as somebody reads.
 
 use std::io::{PipeReader, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::stored::LIMIT;
+use crate::stdout::{Reader, Unwritten, reader};
+
+/// How much of a stream may wait to be shown, in bytes, until the command has to wait too.
+const BACKLOG: usize = 1024 * 1024;
+
+/// What a pipe can hold at the most, in bytes: that much may be left in it when the command ends.
+const PIPE: usize = 1024 * 1024;
 
 /// How long a stream that a background process keeps open may stay silent after the command's end
 /// until it is given up.
@@ -35,12 +42,33 @@ impl Sink {
     }
 }
 
-/// One stream of the command, read by a thread of its own: whoever reads what this process shows
-/// may be slow, or stopped, and that must not hold up the renewal of the lease.
+/// One stream of the command. One thread reads it and another one shows it: whoever reads what this
+/// process shows may be slow, or stopped, and that must hold up neither the renewal of the lease nor
+/// the end.
 #[derive(Debug)]
 pub(super) struct Captured {
-    kept: Arc<Mutex<Kept>>,
+    shared: Arc<Shared>,
     stage: watch::Receiver<Stage>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    stage: watch::Sender<Stage>,
+}
+
+#[derive(Debug)]
+struct State {
+    kept: Kept,
+    /// What was read and not shown yet.
+    backlog: Vec<u8>,
+    /// How much of it there may be, until the command is held up by its reader.
+    bound: usize,
+    /// Nothing more is read: the stream has ended, or was given up.
+    over: bool,
+    /// How showing ended.
+    shown: Option<Result<(), Unwritten>>,
 }
 
 #[derive(Debug, Default)]
@@ -49,66 +77,146 @@ struct Kept {
     total: u64,
 }
 
-/// What the thread is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Reading,
-    Showing,
     Ended,
+    Shown,
 }
 
 impl Captured {
-    pub(super) fn start(mut reader: PipeReader, sink: Sink) -> Self {
-        let kept = Arc::<Mutex<Kept>>::default();
+    pub(super) fn start(reader: PipeReader, sink: Sink) -> Self {
         let (stages, stage) = watch::channel(Stage::Reading);
-        let shared = Arc::clone(&kept);
-        std::thread::spawn(move || {
-            let mut buffer = [0; 16 * 1024];
-            let mut shown = true;
-            loop {
-                let count = match reader.read(&mut buffer) {
-                    Ok(0) => break,
-                    Ok(count) => count,
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                    Err(_) => break,
-                };
-                let bytes = &buffer[..count];
-                lock(&shared).add(bytes);
-                stages.send_replace(Stage::Showing);
-                // Where nobody reads any more, the command goes on and its output is kept.
-                shown = shown && sink.show(bytes).is_ok();
-                stages.send_replace(Stage::Reading);
-            }
-            stages.send_replace(Stage::Ended);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                kept: Kept::default(),
+                backlog: Vec::new(),
+                bound: BACKLOG,
+                over: false,
+                shown: None,
+            }),
+            changed: Condvar::new(),
+            stage: stages,
         });
-        Self { kept, stage }
+        let (read, show) = (Arc::clone(&shared), Arc::clone(&shared));
+        std::thread::spawn(move || read.read(reader));
+        std::thread::spawn(move || show.show(sink));
+        Self { shared, stage }
     }
 
-    /// Waits until the stream has ended. Processes that the command left behind may keep it open:
-    /// what they write later is not kept.
+    /// Waits until the stream has ended, once the command has. Processes that it left behind may keep
+    /// it open: what they write later is neither kept nor shown.
     pub(super) async fn ended(&mut self) {
+        // What the command wrote is taken from the pipe, whatever of it is shown by now.
+        self.shared.change(|state| state.bound += PIPE);
         let mut listened = Duration::ZERO;
         while listened < LISTENING {
-            let before = lock(&self.kept).total;
-            let ended = self.stage.wait_for(|stage| *stage == Stage::Ended);
+            let before = self.shared.lock().kept.total;
+            let ended = self.stage.wait_for(|stage| *stage >= Stage::Ended);
             if tokio::time::timeout(SILENCE, ended).await.is_ok() {
                 return;
             }
-            // A slow reader of ours is waited for: behind it lies what the command wrote.
-            if *self.stage.borrow() == Stage::Showing {
-                continue;
-            }
-            if lock(&self.kept).total == before {
+            if self.shared.lock().kept.total == before {
                 return;
             }
             listened += SILENCE;
         }
     }
 
+    /// Nothing more is wanted of the stream.
+    pub(super) fn give_up(&self) {
+        self.shared.change(|state| state.over = true);
+    }
+
+    /// Waits until all that was read is shown.
+    pub(super) async fn shown(&mut self) -> Result<(), Unwritten> {
+        // The sender lives in `self`: the wait can't end by its going.
+        let _ = self.stage.wait_for(|stage| *stage == Stage::Shown).await;
+        self.shared.lock().shown.take().unwrap_or(Ok(()))
+    }
+
     /// What was kept, and how much there was.
     pub(super) fn kept(&self) -> (Vec<u8>, u64) {
-        let kept = lock(&self.kept);
-        (kept.bytes.clone(), kept.total)
+        let state = self.shared.lock();
+        (state.kept.bytes.clone(), state.kept.total)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let state = self.changed.wait(state);
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, mut reader: PipeReader) {
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            let count = match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(_) => break,
+            };
+            let mut state = self.lock();
+            while !state.over && state.backlog.len() >= state.bound {
+                state = self.wait(state);
+            }
+            if state.over {
+                break;
+            }
+            state.kept.add(&buffer[..count]);
+            // Where nobody reads any more, the command goes on and its output is kept.
+            if state.shown.is_none() {
+                state.backlog.extend_from_slice(&buffer[..count]);
+            }
+            self.changed.notify_all();
+        }
+        self.change(|state| state.over = true);
+        self.advance(Stage::Ended);
+    }
+
+    fn show(&self, sink: Sink) {
+        let shown = loop {
+            let mut state = self.lock();
+            while state.backlog.is_empty() && !state.over {
+                state = self.wait(state);
+            }
+            let bytes = std::mem::take(&mut state.backlog);
+            if bytes.is_empty() {
+                break Ok(());
+            }
+            drop(state);
+            self.changed.notify_all();
+            match reader(sink.show(&bytes)) {
+                Ok(Reader::There) => {}
+                Ok(Reader::Gone) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.change(|state| {
+            state.backlog.clear();
+            state.shown = Some(shown);
+        });
+        self.advance(Stage::Shown);
+    }
+
+    fn advance(&self, to: Stage) {
+        self.stage.send_if_modified(|stage| {
+            let further = to > *stage;
+            *stage = to.max(*stage);
+            further
+        });
     }
 }
 
@@ -133,10 +241,6 @@ impl Kept {
             }
         }
     }
-}
-
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

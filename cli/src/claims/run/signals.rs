@@ -49,6 +49,18 @@ impl Signals {
         Ok(Self(heard.collect::<std::io::Result<_>>()?))
     }
 
+    /// The next signal that asks this process to end. Ctrl-Z stops it meanwhile, as ever.
+    pub(super) async fn next_end(&mut self) -> Came {
+        loop {
+            let came = self.next().await;
+            match came.signal() {
+                Signal::TSTP => stop_here(),
+                Signal::CONT => {}
+                _ => return came,
+            }
+        }
+    }
+
     /// The next signal.
     pub(super) async fn next(&mut self) -> Came {
         std::future::poll_fn(|context| {
@@ -61,6 +73,11 @@ impl Signals {
         })
         .await
     }
+}
+
+/// Ctrl-Z: stops this process, as it would be without a handler.
+pub(super) fn stop_here() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
 }
 
 /// The signals that this process was started to ignore, as bits; none where the system does not say.

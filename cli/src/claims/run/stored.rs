@@ -7,6 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use firstclaim::{Fingerprint, Key};
 use serde::{Deserialize, Serialize};
 
+use crate::stdout::{Unwritten, reader, write};
+
 /// How much of each stream is stored, in bytes. Both together always fit into a record's companion,
 /// also where they can't be compressed.
 pub(super) const LIMIT: usize = 128 * 1024;
@@ -110,16 +112,17 @@ impl Stored {
         self.exit_code
     }
 
-    /// Writes the streams as the command did.
-    pub(super) fn replay(&self) {
-        // Where nobody reads, the exit code still tells.
-        if let Some(stdout) = &self.stdout {
-            let mut out = std::io::stdout().lock();
-            let _ = out.write_all(&stdout.bytes().0).and_then(|()| out.flush());
-        }
-        if let Some(stderr) = &self.stderr {
-            let _ = std::io::stderr().write_all(&stderr.bytes().0);
-        }
+    /// Writes the streams as the command did. Where nobody reads, the exit code still tells.
+    pub(super) fn replay(&self) -> Result<(), Unwritten> {
+        let stdout = match &self.stdout {
+            Some(stdout) => write(&stdout.bytes().0).map(drop),
+            None => Ok(()),
+        };
+        let stderr = match &self.stderr {
+            Some(stderr) => reader(std::io::stderr().write_all(&stderr.bytes().0)).map(drop),
+            None => Ok(()),
+        };
+        stdout.and(stderr)
     }
 
     /// Where the streams were cut, in words; empty where they were not.
