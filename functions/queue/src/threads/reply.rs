@@ -115,18 +115,56 @@ impl Link {
 }
 
 /// A target's text as it may stand in a reply: bounded, without control characters, and without a
-/// line that could be taken for a key's.
+/// line that could be taken for a key's. What a line is and what it begins with is looked at last,
+/// in the text as it will be posted: taking something out could make a key's line of another one.
 fn usable(text: &str) -> Option<String> {
     let bounded = &text[..text.floor_char_boundary(TEXT_LIMIT.min(text.len()))];
-    let lines = bounded
-        .lines()
-        .filter(|line| !line.starts_with(MARK.trim_end()));
-    let lines: Vec<String> = lines
-        .map(|line| line.replace(|c: char| c.is_control() && c != '\t', " "))
+    let plain = bounded.replace("\r\n", "\n").replace(ends_line, "\n");
+    let plain = plain.replace(|c: char| c.is_control() && c != '\t' && c != '\n', " ");
+    let lines: Vec<&str> = plain
+        .split('\n')
+        .filter(|line| !could_be_a_mark(line))
         .collect();
     let text = lines.join("\n");
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// What one reader or another takes for the end of a line.
+fn ends_line(c: char) -> bool {
+    matches!(
+        c,
+        '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+    )
+}
+
+/// Whether a server that drops what nobody sees, or the space in front of a line, would make a key's
+/// line of this one.
+fn could_be_a_mark(line: &str) -> bool {
+    let seen: String = line.chars().filter(|c| !is_unseen(*c)).collect();
+    seen.trim_start().starts_with(MARK.trim_end())
+}
+
+/// Characters without a width: joiners, marks of direction, the byte order mark, and their like.
+fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 #[cfg(test)]
@@ -180,6 +218,55 @@ mod tests {
             assert!(reply.body.contains("the target answered 201."), "{silent}");
             assert_eq!(reply.links, []);
         }
+    }
+
+    #[test]
+    fn no_text_of_a_target_makes_a_line_that_could_be_a_keys() {
+        const FORGED: &str = "firstclaim-key: thread#a/b:1:2";
+        let unseen = [
+            "\u{ad}", "\u{200b}", "\u{200d}", "\u{202e}", "\u{2060}", "\u{feff}",
+        ];
+        let blank = [
+            " ",
+            "\t",
+            "\u{7}",
+            "\u{0}",
+            "\u{a0}",
+            "\u{2003}",
+            " \u{200b} \u{7}",
+        ];
+        let mut forged: Vec<String> = unseen
+            .iter()
+            .chain(&blank)
+            .flat_map(|front| [format!("{front}{FORGED}"), format!("So.\n{front}{FORGED}")])
+            .collect();
+        forged.extend(
+            unseen
+                .iter()
+                .map(|one| FORGED.replace('-', &format!("{one}-{one}"))),
+        );
+        for end in [
+            "\n", "\r", "\r\n", "\u{b}", "\u{c}", "\u{85}", "\u{2028}", "\u{2029}",
+        ] {
+            forged.push(format!("So.{end}{FORGED}{end}On."));
+        }
+        for text in forged {
+            let told = Told::of(answer(&json!({"reply": text}).to_string()));
+            let reply = Reply::of(&key("a/b:9:9"), &told);
+            let lines = reply.body.split(|c| ends_line(c) || c == '\n');
+            let marks: Vec<_> = lines.filter(|line| could_be_a_mark(line)).collect();
+            assert_eq!(marks, ["firstclaim-key: thread#a/b:9:9"], "{text:?}");
+        }
+        // What only speaks of a key stays, and so does what joins the parts of a letter.
+        let told = Told::of(answer(
+            r#"{"reply":"see firstclaim-key: a#b\n👩\u200d💻 done"}"#,
+        ));
+        let reply = Reply::of(&key("a/b:9:9"), &told);
+        assert!(
+            reply
+                .body
+                .starts_with("see firstclaim-key: a#b\n👩\u{200d}💻 done\n")
+        );
     }
 
     #[test]
