@@ -8,7 +8,7 @@
 //! | `number` | 1 for the first |
 //! | `delivery` | the delivery's id, the same in each; null where the sample has one of its own |
 //! | `status` | the HTTP status; null where no answer came |
-//! | `answer` | `accepted`, `replayed`, `answered` (another 2xx, a challenge for example), `no answer`, or what a problem is called: `in-flight`, `unauthorized`, `mismatch`, … |
+//! | `answer` | `accepted`, `replayed`, `answered` (another 2xx: a challenge, or the nothing that Slack's commands and interactions get), `no answer`, or what a problem is called: `in-flight`, `unauthorized`, `mismatch`, … |
 //! | `key` | the operation's key, where it was told |
 //! | `said` | the problem's title, or why no answer came; else null |
 //! | `ms` | how long the answer took, in milliseconds |

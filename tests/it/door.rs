@@ -275,7 +275,7 @@ async fn n17_a_malformed_signature_is_unauthorized(lab: &Lab) -> anyhow::Result<
         ("github/issue_comment.created", "x-hub-signature-256"),
         ("gitlab/note", "x-gitlab-token"),
         ("stripe/invoice.paid", "stripe-signature"),
-        ("slack/slash_command", "x-slack-signature"),
+        ("slack/event_callback.message", "x-slack-signature"),
         ("shopify/orders-create", "x-shopify-hmac-sha256"),
         ("standard/user.created", "webhook-signature"),
         ("twilio/message-status.sent", "x-twilio-signature"),

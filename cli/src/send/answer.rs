@@ -30,7 +30,7 @@ pub struct Answer {
     pub status: Option<u16>,
     /// `accepted`, `replayed`, `answered`, `no answer`, or what the problem is called.
     pub answer: String,
-    /// The operation's key.
+    /// The operation's key, if the answer has one.
     pub key: Option<String>,
     /// The problem's title, or why no answer came.
     pub said: Option<String>,

@@ -16,7 +16,7 @@ use crate::budget::{Budget, OutOfTime};
 use crate::door::{Answered, Outcome, Webhook};
 use crate::outbox::{Message, Outbox, SendError};
 use crate::response::{Problem, Response};
-use crate::sender::InFlight;
+use crate::sender::{Acknowledgement, InFlight};
 
 /// A verified and keyed event.
 #[derive(Debug)]
@@ -61,8 +61,11 @@ impl Accepted {
         }
     }
 
-    pub(crate) fn into_answer(self) -> Answered {
-        let mut response = Response::new(202, "application/json", self.body);
+    pub(crate) fn into_answer(self, acknowledgement: Acknowledgement) -> Answered {
+        let mut response = match acknowledgement {
+            Acknowledgement::Queued => Response::new(202, "application/json", self.body),
+            Acknowledgement::Empty => Response::new(200, "text/plain", String::new()),
+        };
         if self.outcome == Outcome::Replayed {
             response.set("idempotent-replayed", "true");
         }

@@ -172,6 +172,7 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             }
         };
         let fingerprint = fingerprint(&sender, &request);
+        let acknowledgement = sender.acknowledgement(&request);
         let delivery = Delivery {
             door: keys::door(&sender, &keys.delivery)?,
             event: event.delivery_id(&keys).to_owned(),
@@ -184,7 +185,7 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             message: message(&sender, *event, keys, fingerprint, request, now)?,
         };
         let accepted = self.accept(delivery).await?;
-        Ok(accepted.into_answer())
+        Ok(accepted.into_answer(acknowledgement))
     }
 
     /// Verifies a webhook and makes its keys. No AWS service is called, except to read the senders.

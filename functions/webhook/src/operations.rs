@@ -17,7 +17,7 @@ use crate::keys;
 use crate::outbox::Outbox;
 use crate::request::Request;
 use crate::response::{Problem, Response};
-use crate::sender::{Presented, Sender, TOKEN_CHALLENGE, Unverified};
+use crate::sender::{Acknowledgement, Presented, Sender, TOKEN_CHALLENGE, Unverified};
 
 /// The length of an operation's id: 32 bytes in base64url.
 const ID_LENGTH: usize = 43;
@@ -54,7 +54,8 @@ impl<S: Store, Q: Outbox> Webhook<S, Q> {
             budget: request.budget(),
             message: message(&sender, event, keys, fingerprint, request, now)?,
         };
-        let mut answered = self.accept(delivery).await?.into_answer();
+        let accepted = self.accept(delivery).await?;
+        let mut answered = accepted.into_answer(Acknowledgement::Queued);
         let base = self.options.public_url.as_deref().unwrap_or_default();
         answered
             .response

@@ -86,6 +86,11 @@ pub(crate) trait Scheme: fmt::Debug + Sized {
         None
     }
 
+    /// What the sender is answered once the event of this verified body is on the queue.
+    fn acknowledgement(&self, _body: &[u8]) -> Acknowledgement {
+        Acknowledgement::Queued
+    }
+
     /// The headers that the sender makes for a delivery: its id and its signature. `Err`: what is
     /// wrong with the secret.
     fn sign(secret: &str, delivery: &Unsigned<'_>) -> Result<Headers, String>;
@@ -103,6 +108,15 @@ pub(crate) enum InFlight {
     Conflict,
     /// The sender never does: the event is put on the queue again, and the worker's claim decides.
     SendAgain,
+}
+
+/// What a sender is answered once the queue has its event, and for each duplicate of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acknowledgement {
+    /// 202, with the operation's key.
+    Queued,
+    /// 200 and nothing: the sender would show a body to a person, or take it for an error.
+    Empty,
 }
 
 /// Why a request was not verified; for the log, never for the outside.
@@ -213,6 +227,10 @@ macro_rules! schemes {
                 match self { $(Self::$scheme(scheme) => scheme.read(request, body),)* }
             }
 
+            fn acknowledgement(&self, body: &[u8]) -> Acknowledgement {
+                match self { $(Self::$scheme(scheme) => scheme.acknowledgement(body),)* }
+            }
+
             fn probed(&self, body: &[u8]) -> Option<String> {
                 match self { $(Self::$scheme(scheme) => scheme.probed(body),)* }
             }
@@ -247,6 +265,12 @@ impl Sender {
     /// The text that a verified request asks to be answered with, in place of an event.
     pub(crate) fn probed(&self, request: &Request) -> Option<String> {
         self.scheme.probed(request.body()?)
+    }
+
+    /// What this sender is answered once the queue has the event of a verified request.
+    pub(crate) fn acknowledgement(&self, request: &Request) -> Acknowledgement {
+        let body = request.body().unwrap_or_default();
+        self.scheme.acknowledgement(body)
     }
 
     /// Whether nothing of this sender can be verified without the address that it calls.

@@ -242,7 +242,13 @@ async fn n21_forms_keep_their_bytes(lab: &Lab) -> anyhow::Result<()> {
     ];
     for form in &forms {
         let plain = deliver(&webhook, form).await?;
-        key_of(&plain)?;
+        // To a command and an interaction nothing is said.
+        match form.scheme.as_str() {
+            "slack" => assert_eq!((plain.status, plain.body.len()), (200, 0)),
+            _ => {
+                key_of(&plain)?;
+            }
+        }
         let text = String::from_utf8(form.body.clone())?;
         let rewritten = form.clone().with_body(text.replace('+', "%20"));
         let answer = deliver(&webhook, &rewritten).await?;

@@ -20,7 +20,8 @@ pub(crate) struct Event {
     pub(crate) thread: Option<Thread>,
     /// The body's JSON, for an `operation_key` rule.
     pub(crate) document: Option<Value>,
-    /// Headers that the body contradicts; they are not passed on.
+    /// Headers that the body contradicts, or that stand beside those that were signed; they are not
+    /// passed on.
     pub(crate) withheld: &'static [&'static str],
 }
 

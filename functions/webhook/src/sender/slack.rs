@@ -2,13 +2,14 @@
 
 use firstclaim::clock::EpochMillis;
 use firstclaim::key;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::event::{Delivery, Event, MalformedKey, Operation, UNKNOWN_KIND, caller_key, word};
 use super::form::Form;
 use super::secret::{MacKeys, Secret, lower_hex, mac};
-use super::{Scheme, Unverified, stamp};
+use super::{Acknowledgement, Scheme, Unverified, stamp};
 use crate::request::Request;
 use crate::signing::{Headers, Unsigned};
 
@@ -92,6 +93,16 @@ impl Scheme for Slack {
             return (fits && plain).then(|| challenge.to_owned());
         }
         (Form::read(body)?.text("ssl_check")? == "1").then(String::new)
+    }
+
+    /// Events are JSON, and any 2xx will do. To a command and an interaction, both forms, the body is
+    /// what a person is shown, and a dialog takes one that it does not know for an error; Slack wants
+    /// 200 and nothing where there is nothing to say.
+    fn acknowledgement(&self, body: &[u8]) -> Acknowledgement {
+        match serde_json::from_slice::<IgnoredAny>(body) {
+            Ok(_) => Acknowledgement::Queued,
+            Err(_) => Acknowledgement::Empty,
+        }
     }
 
     fn sign(secret: &str, delivery: &Unsigned<'_>) -> Result<Headers, String> {

@@ -33,31 +33,33 @@ struct Signed<'a> {
     id: &'a str,
     timestamp: &'a str,
     signature: &'a str,
+    /// The headers of the other name that would be passed on.
+    unsigned: &'static [&'static str],
 }
+
+const WEBHOOK: [&str; 2] = ["webhook-id", "webhook-timestamp"];
+const SVIX: [&str; 2] = ["svix-id", "svix-timestamp"];
 
 impl<'a> Signed<'a> {
     fn of(request: &'a Request) -> Result<Self, Unverified> {
-        let headers = |id, timestamp, signature| {
+        let headers = |[id, timestamp]: [&str; 2], signature, unsigned| {
             Some(Self {
                 signature: request.header(signature)?,
                 id: request.header(id)?,
                 timestamp: request.header(timestamp)?,
+                unsigned,
             })
         };
-        headers("webhook-id", "webhook-timestamp", "webhook-signature")
-            .or_else(|| headers("svix-id", "svix-timestamp", "svix-signature"))
+        headers(WEBHOOK, "webhook-signature", &SVIX)
+            .or_else(|| headers(SVIX, "svix-signature", &WEBHOOK))
             .ok_or(Unverified::NoSignature)
     }
 }
 
 impl Scheme for Standard {
     const NAME: &'static str = "standard";
-    const PASSED_ON: &'static [&'static str] = &[
-        "webhook-id",
-        "webhook-timestamp",
-        "svix-id",
-        "svix-timestamp",
-    ];
+    // Of these only the two of the name that was verified.
+    const PASSED_ON: &'static [&'static str] = &[WEBHOOK[0], WEBHOOK[1], SVIX[0], SVIX[1]];
     const ID_HEADER: Option<&'static str> = Some("webhook-id");
 
     fn new(secrets: &[Secret]) -> Result<Self, Vec<String>> {
@@ -107,7 +109,8 @@ impl Scheme for Standard {
     }
 
     fn read(&self, request: &Request, body: &[u8]) -> Result<Event, MalformedKey> {
-        let id = Signed::of(request).map_or("", |signed| signed.id);
+        let signed = Signed::of(request).ok();
+        let id = signed.as_ref().map_or("", |signed| signed.id);
         let document: Option<Value> = serde_json::from_slice(body).ok();
         let kind = document.as_ref().and_then(|document| {
             let own = document.get("type").and_then(Value::as_str).and_then(word);
@@ -122,7 +125,7 @@ impl Scheme for Standard {
             operation: Operation::Delivery,
             thread: None,
             document,
-            withheld: &[],
+            withheld: signed.map_or(&[], |signed| signed.unsigned),
         })
     }
 

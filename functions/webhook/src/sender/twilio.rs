@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use firstclaim::clock::EpochMillis;
+use firstclaim::key;
 use ring::hmac;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -75,21 +76,29 @@ impl Scheme for Twilio {
     }
 
     fn read(&self, request: &Request, body: &[u8]) -> Result<Event, MalformedKey> {
-        let delivery = request
+        let token = request
             .header("i-twilio-idempotency-token")
             .map(|id| Delivery::of_unsigned_id(id, body))
             .transpose()?;
         let json = address::body_digest(request.query())
             .and_then(|_| serde_json::from_slice::<Value>(body).ok());
-        let (kind, operation, document) = match json {
-            Some(json) => (kind_of(&json), Operation::Unnamed, Some(json)),
+        let (kind, operation, document, signed) = match json {
+            Some(json) => {
+                let signed = names_its_events(&json).then_some("event-streams");
+                (kind_of(&json), Operation::Unnamed, Some(json), signed)
+            }
             None => match Form::read(body) {
                 Some(form) => {
                     let (kind, operation) = about(&form);
-                    (kind, operation, Some(form.document()))
+                    let signed = names_an_inbound_message(&form).then_some("message");
+                    (kind, operation, Some(form.document()), signed)
                 }
-                None => (UNKNOWN_KIND.to_owned(), Operation::Unnamed, None),
+                None => (UNKNOWN_KIND.to_owned(), Operation::Unnamed, None, None),
             },
+        };
+        let delivery = match (token, signed) {
+            (None, Some(what)) => Some(delivery_of_signed_body(what, body)?),
+            (token, _) => token,
         };
         Ok(Event {
             delivery,
@@ -246,4 +255,32 @@ fn kind_of(json: &Value) -> String {
         UNKNOWN_KIND
     };
     kind.to_owned()
+}
+
+/// Whether a JSON body is a batch of Event Streams whose events all have an id of their own: then no
+/// two batches are the same text.
+fn names_its_events(json: &Value) -> bool {
+    let named = |event: &Value| {
+        let id = event.get("id").and_then(Value::as_str);
+        event.get("specversion").is_some() && id.is_some_and(|id| !id.is_empty())
+    };
+    let events = json.as_array();
+    events.is_some_and(|events| !events.is_empty() && events.iter().all(named))
+}
+
+/// Whether a form is a message that came in: it has an id and comes once. What is sent of a message
+/// that goes out has its status; what asks for a call's instructions can be the same text each time.
+fn names_an_inbound_message(form: &Form<'_>) -> bool {
+    let has = |name| form.text(name).is_some_and(|text| !text.is_empty());
+    has("MessageSid") && has("From") && has("To") && form.bytes("MessageStatus").is_none()
+}
+
+/// The delivery of a request without `I-Twilio-Idempotency-Token`: what is signed, as it is. A retry
+/// repeats it; whatever differs in anything is another one.
+fn delivery_of_signed_body(what: &str, body: &[u8]) -> Result<Delivery, MalformedKey> {
+    let digest = hex::encode(Sha256::digest(body));
+    Ok(Delivery {
+        key: key::join(&["signed".into(), what.into(), digest.as_str().into()])?,
+        id: digest,
+    })
 }

@@ -26,7 +26,12 @@ async fn events_of_both_gateways_are_accepted() {
         }
         let bench = Bench::with_options(options);
         let response = bench.event(sample(file)).await;
-        assert_eq!(response.status_code, 202, "{file}: {}", response.body);
+        let accepted = if file.contains("slack-slash-command") {
+            200
+        } else {
+            202
+        };
+        assert_eq!(response.status_code, accepted, "{file}: {}", response.body);
     }
 }
 

@@ -25,6 +25,26 @@ async fn found(rule: &str, body: &Value) -> Option<String> {
     Some(bench.queue.keys()[0].id().to_owned())
 }
 
+/// A limit of what GitHub's bodies say, and the way around it.
+#[tokio::test]
+async fn a_change_that_comes_again_within_a_second_is_one_operation_unless_each_delivery_is() {
+    let body = |action: &str| {
+        json!({
+            "action": action, "label": {"id": 5}, "repository": {"id": 1, "full_name": "o/r"},
+            "issue": {"id": 9, "number": 4, "updated_at": "2026-11-12T09:52:30Z"},
+        })
+    };
+    let deliveries = [("1", "labeled"), ("2", "unlabeled"), ("3", "labeled")];
+    for (bench, operations) in [(Bench::new(), 2), (with_rule("`null`"), 3)] {
+        for (id, action) in deliveries {
+            let request = Request::github("issues", id, &body(action));
+            assert_eq!(bench.send(&request).await.status_code, 202);
+        }
+        assert_eq!(bench.queue.messages().len(), 3);
+        assert_eq!(bench.queue.operations(), operations);
+    }
+}
+
 #[tokio::test]
 async fn p48_ids_keep_their_types_and_borders() {
     let body = json!({

@@ -1,5 +1,6 @@
 //! What Slack asks before it sends events, and the three forms of its bodies.
 
+use firstclaim::store::memory::Fault;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Request, problem};
@@ -92,12 +93,47 @@ async fn n21_a_command_of_several_words_is_one_delivery_plain_and_encoded() {
     let plain = bench.send(&Request::of("slack/slash_command.json")).await;
     let encoded = crate::bench::sample("lambda/function-url.slack-slash-command.base64.json");
     let encoded = bench.event(encoded).await;
-    assert_eq!((plain.status_code, encoded.status_code), (202, 202));
-    assert_eq!(plain.body, encoded.body);
+    assert_eq!((plain.status_code, encoded.status_code), (200, 200));
     assert_eq!(encoded.headers["idempotent-replayed"], "true");
     let envelope = bench.queue.envelopes().remove(0);
     assert_eq!(envelope.content_type, "application/x-www-form-urlencoded");
     assert_eq!(envelope.body, Request::of("slack/slash_command.json").body);
+}
+
+/// What is answered to a command is shown to the person who gave it; a dialog takes it for an error.
+#[tokio::test]
+async fn a_command_and_an_interaction_are_answered_with_200_and_nothing() {
+    for request in [
+        Request::of("slack/slash_command.json"),
+        Request::of("slack/interactive.block_actions.json"),
+        slack_form("payload={%22type%22:%22view_closed%22}"),
+    ] {
+        let bench = Bench::new();
+        let first = bench.send(&request).await;
+        assert_eq!((first.status_code, &*first.body), (200, ""));
+        assert_eq!(bench.queue.messages().len(), 1);
+        // By this process, and by one that reads what is stored.
+        for bench in [&bench, &bench.cold()] {
+            let again = bench.send(&request).await;
+            assert_eq!((again.status_code, &*again.body), (200, ""));
+            assert_eq!(again.headers["idempotent-replayed"], "true");
+            assert_eq!(bench.queue.messages().len(), 1);
+        }
+        // Where the table can't be reached, it is queued all the same.
+        bench.store.plan([Fault::Refuse; 20]);
+        let unclaimed = bench.cold().send(&request).await;
+        assert_eq!((unclaimed.status_code, &*unclaimed.body), (200, ""));
+    }
+    // A refusal says what it is.
+    let bench = Bench::new();
+    bench.queue.plan([crate::bench::Sending::Refuse]);
+    let refused = bench.send(&Request::of("slack/slash_command.json")).await;
+    assert_eq!(problem(&refused), "unavailable");
+    // An event is answered as everybody's is.
+    let event = Request::of("slack/event_callback.message.json");
+    let accepted = bench.send(&event).await;
+    assert_eq!(accepted.status_code, 202);
+    assert_eq!(crate::bench::body(&accepted)["status"], "queued");
 }
 
 #[tokio::test]

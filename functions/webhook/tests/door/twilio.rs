@@ -321,3 +321,70 @@ async fn n32_the_samples_of_both_gateways() {
         assert!([202, 401].contains(&response.status_code), "{file}");
     }
 }
+
+/// Without `I-Twilio-Idempotency-Token` what is signed names the delivery, where it is told apart
+/// from every other one by itself.
+#[tokio::test]
+async fn without_a_token_a_signed_body_that_names_its_events_is_its_own_delivery() {
+    const STREAM: &str = "/webhooks/twilio";
+    let stream = |body: serde_json::Value| {
+        Request::new("POST", STREAM)
+            .with("content-type", "application/json")
+            .body(body.to_string())
+            .signed_by("twilio")
+    };
+    let form = |form: &str| {
+        Request::new("POST", STREAM)
+            .with("content-type", "application/x-www-form-urlencoded")
+            .body(form)
+            .signed_by("twilio")
+    };
+    let cloud_event = |id: &str| json!({"specversion": "1.0", "id": id, "type": "com.twilio.x"});
+    let bench = Bench::new();
+    let batches = [
+        stream(json!([cloud_event("EZ1"), cloud_event("EZ2")])),
+        stream(json!([cloud_event("EZ1")])),
+        stream(json!([cloud_event("EZ3")])),
+        form("MessageSid=SM1&SmsStatus=received&From=%2B1&To=%2B2&Body=hello"),
+        form("MessageSid=SM2&SmsStatus=received&From=%2B1&To=%2B2&Body=hello"),
+        form("MessageSid=SM1&SmsStatus=received&From=%2B1&To=%2B2&Body=hello&ErrorCode=11200"),
+    ];
+    for (number, request) in batches.iter().enumerate() {
+        let seen = bench.seen(request).await;
+        assert_eq!(seen.fallback, Some("default"), "{number}");
+        let first = bench.send(request).await;
+        assert_eq!(first.status_code, 202, "{number}: {}", first.body);
+        let again = bench.cold().send(request).await;
+        assert_eq!(again.headers["idempotent-replayed"], "true", "{number}");
+        assert_eq!(bench.queue.messages().len(), number + 1);
+    }
+    assert_eq!(bench.queue.operations(), batches.len());
+    // Nobody can take a delivery's place with a token of his own choice.
+    let posed = batches[2].clone();
+    let digest = bench.seen(&posed).await.delivery;
+    let posed = posed.with("i-twilio-idempotency-token", "event-streams");
+    let tokened = bench.seen(&posed).await;
+    assert!(!tokened.door.id().contains("signed"), "{}", tokened.door);
+    assert!(tokened.door.id().contains(&digest), "{}", tokened.door);
+
+    // What can be the same text twice, and mean two things, still needs its token.
+    for request in [
+        stream(json!([{"specversion": "1.0", "type": "com.twilio.x"}])),
+        stream(json!([cloud_event("EZ1"), cloud_event("")])),
+        stream(json!([])),
+        stream(json!({"id": "EZ1"})),
+        form("CallSid=CA1&CallStatus=in-progress&From=%2B1&To=%2B2"),
+        form("MessageSid=&SmsStatus=received&From=%2B1&To=%2B2"),
+        form("MessageSid=SM1&SmsStatus=sent"),
+        form("MessageSid=SM1&MessageStatus=a%0Ab&From=%2B1&To=%2B2"),
+        form("Digits=1"),
+    ] {
+        let refused = bench.send(&request).await;
+        assert_eq!(crate::bench::problem(&refused), "missing-key");
+    }
+    // A status names its operation, and so its delivery.
+    let status = form("MessageSid=SM1&MessageStatus=sent&From=%2B1&To=%2B2");
+    let seen = bench.seen(&status).await;
+    assert_eq!(seen.operation.id(), r#"["MessageSid","SM1","sent"]"#);
+    assert_eq!(bench.send(&status).await.status_code, 202);
+}

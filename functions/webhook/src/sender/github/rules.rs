@@ -1,9 +1,14 @@
 //! GitHub's operation keys: for each event the subject, its version, and what changed.
 //!
 //! Two hooks, or a hook and an App, send one event as two deliveries with different bodies. A rule
-//! names what is the same in both and in no other event. It is silent, and lasts the whole window,
-//! to take two events for one; so that an action which does not move the subject's `updated_at`
-//! (pinning, locking, a re-request) has no rule here.
+//! names what is the same in both and in no other event, as far as the body tells. It is silent, and
+//! lasts the whole window, to take two events for one; so that an action which does not move the
+//! subject's `updated_at` (pinning, locking, a re-request) has no rule here.
+//!
+//! What remains: `updated_at` counts whole seconds. A label that is put on, taken off and put on
+//! again within one gives the third event the key of the first, and nothing in the body tells those
+//! two apart. Where that matters, an `operation_key` that names nothing (`` `null` ``) makes each
+//! delivery an operation of its own, at the price that two hooks make two of one event.
 
 use crate::sender::rules::Part::{At, Digest, Is};
 use crate::sender::rules::{Kind, Rule, on};

@@ -3,7 +3,8 @@
 //! A project's hook and its group's send one event as two deliveries with the same body. What that
 //! body can't tell from a later event has no rule: a push says from which commit to which, but not
 //! when, and a branch that goes there, back, and there again says the same twice; an approval does
-//! not move the merge request's `updated_at`; a job may be skipped twice.
+//! not move the merge request's `updated_at`; a job may be skipped twice. What has a rule is told
+//! apart by whole seconds, as GitHub's events are.
 
 use serde_json::Value;
 

@@ -146,6 +146,14 @@ impl Request {
             .with("webhook-signature", &signature)
     }
 
+    /// The status of the answer if its event is accepted: to Slack's forms, which are commands and
+    /// interactions, nothing is said.
+    pub(crate) fn accepted(&self) -> u16 {
+        let slack = self.headers.contains_key("x-slack-signature");
+        let form = serde_json::from_slice::<Value>(&self.body).is_err();
+        if slack && form { 200 } else { 202 }
+    }
+
     /// The event as a Function URL makes it; a body that is not UTF-8 arrives as base64.
     pub(crate) fn event(&self) -> Value {
         let (body, encoded) = match std::str::from_utf8(&self.body) {
