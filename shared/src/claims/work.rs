@@ -162,7 +162,9 @@ impl<S: Store> Held<S> {
         let sent = self
             .claims
             .drive(&self.record.id, &request, write, Clock::Trust);
-        self.in_time(self.remaining(), sent).await
+        // Boxed: whatever waits for a write, and whatever waits for that, would hold all of a
+        // client's call once for each place that it is sent from.
+        self.in_time(self.remaining(), Box::pin(sent)).await
     }
 }
 

@@ -452,6 +452,9 @@ impl<'a> Schedule<'a> {
             self.note(format_args!("{said:?}"));
             self.oracle.said(&said);
         }
+        if self.gave_up(at) {
+            self.oracle.faulted(at);
+        }
         if let Some(ended) = ended {
             self.note(format_args!("call {at} ends with {ended}"));
             let now = self.now();
@@ -459,6 +462,15 @@ impl<'a> Schedule<'a> {
             self.slots[at].ended = Some(ended);
         }
         true
+    }
+
+    /// Whether a call has waited for an answer until its time was over.
+    fn gave_up(&self, call: usize) -> bool {
+        let asks = self.waiting.iter();
+        let mut answers = self.replies.iter().filter(|reply| reply.call() == call);
+        asks.filter(|waiting| waiting.message.call == call)
+            .any(|waiting| !waiting.is_awaited())
+            || answers.any(|reply| !reply.is_awaited())
     }
 
     /// The network heals, and every call comes to its end.

@@ -21,6 +21,11 @@ impl Reply {
     pub(super) fn is_awaited(&self) -> bool {
         self.waiting.is_awaited()
     }
+
+    /// Whose it is.
+    pub(super) fn call(&self) -> usize {
+        self.waiting.message.call
+    }
 }
 
 impl Schedule<'_> {
