@@ -24,6 +24,7 @@ pub mod store;
 pub mod terms;
 pub mod watch;
 
+mod advice;
 mod answered;
 mod file;
 pub(crate) mod said;
@@ -111,7 +112,7 @@ pub enum Error {
     Claim(ClaimError),
     /// The store did not answer.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// The result could not be written.
     #[error("the result could not be recorded; say it again before the lease has lapsed")]
     Unrecorded,
@@ -124,6 +125,18 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// There is no file.
+    #[error(
+        "there is no store at {file}, and none was made: nothing is known of any claim. Is it the \
+         right store (--data, FIRSTCLAIM_DATA)? The first command that claims makes it"
+    )]
+    NoStore {
+        /// The file.
+        file: String,
+    },
+    /// Nothing could be asked: the AWS settings are missing or not right.
+    #[error("{0}")]
+    Settings(String),
     /// The file can't be used.
     #[error("the file {file} can't be used as a store")]
     File {
@@ -156,10 +169,19 @@ pub enum Error {
     },
 }
 
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match advice::of(&error) {
+            Some(advice) => Self::Settings(advice),
+            None => Self::Store(error),
+        }
+    }
+}
+
 impl From<ClaimError> for Error {
     fn from(error: ClaimError) -> Self {
         match error {
-            ClaimError::Store(error) => Self::Store(error),
+            ClaimError::Store(error) => error.into(),
             other => Self::Claim(other),
         }
     }
@@ -176,6 +198,8 @@ impl Error {
             | Self::Store(_)
             | Self::Unrecorded
             | Self::Folder { .. }
+            | Self::NoStore { .. }
+            | Self::Settings(_)
             | Self::File { .. } => exit::UNAVAILABLE,
             Self::Claim(_) => exit::USAGE,
             Self::Exec { .. } => exit::NOT_EXECUTABLE,

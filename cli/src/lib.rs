@@ -9,6 +9,7 @@ pub mod check;
 pub mod claims;
 pub mod dev;
 pub mod escape;
+mod private;
 pub mod send;
 mod stdout;
 #[cfg(unix)]

@@ -102,7 +102,7 @@ impl Trouble {
 
     /// The finding: `action` is the right that is needed, `missing` what to say and do where the
     /// thing itself is not there.
-    pub(super) fn finding(
+    pub(crate) fn finding(
         self,
         check: &'static str,
         action: &str,
@@ -172,5 +172,8 @@ pub(crate) fn root(error: &(dyn Error + 'static)) -> String {
     while let Some(source) = deepest.source() {
         deepest = source;
     }
-    deepest.to_string()
+    // Some of the SDK's have several lines.
+    let text = deepest.to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.join("; ")
 }

@@ -144,11 +144,9 @@ pub(super) async fn claim(
     let key = key(&options.key)?;
     let said = options.store.said();
     let fingerprint = options.terms.fingerprint()?;
-    let (claims, _) = options
-        .store
-        .open_to_claim(options.terms.config(), &environment)
-        .await?;
+    let config = options.terms.config();
     if let Some(token) = &options.owner {
+        let (claims, _) = options.store.open(config, &environment).await?;
         let claim = match resumed(&claims, said, &options.key, Some(token), &environment).await? {
             Ok(claim) => claim,
             Err(code) => return Ok(code),
@@ -159,6 +157,7 @@ pub(super) async fn claim(
         show_claim(&claim, options.store.json)?;
         return Ok(0);
     }
+    let (claims, _) = options.store.open_to_claim(config, &environment).await?;
     let mut once = claims
         .once(key)
         .lease(options.terms.lease)

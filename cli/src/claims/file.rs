@@ -27,9 +27,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::SOURCE;
+use crate::private;
+use identity::Identity;
+
+mod identity;
 
 /// How long other processes that open the same file are waited for.
 const OPENING: Duration = Duration::from_secs(20);
+
+/// How long a local stack may take to make its table.
+const MAKING: Duration = Duration::from_millis(500);
 
 /// The pause before the file is opened again.
 const PAUSE: Duration = Duration::from_millis(15);
@@ -44,6 +51,30 @@ pub enum OpenError {
     /// It could not be made.
     #[error("it could not be made")]
     Make(#[source] std::io::Error),
+    /// It could not be read.
+    #[error("it could not be read")]
+    Read(#[source] std::io::Error),
+    /// Nothing is in it.
+    #[error("it is empty, and no store; remove it, or choose another folder with --data")]
+    Empty,
+    /// It is no database.
+    #[error("it is no SQLite database, and was not touched; choose another folder with --data")]
+    NoDatabase,
+    /// It is another program's.
+    #[error(
+        "it is the database of another program, and was not touched; choose another folder with \
+         --data"
+    )]
+    Foreign,
+    /// It has no table for claims.
+    #[error(
+        "there is no table {table} in it, so that it is no store of claims; choose another folder \
+         with --data"
+    )]
+    NoTable {
+        /// The table.
+        table: String,
+    },
 }
 
 /// A client of the embedded DynamoDB in `file`, which is made if it does not exist.
@@ -61,6 +92,7 @@ pub(super) async fn client(
         let made = tokio::task::spawn_blocking(move || make(&file, &table)).await;
         made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
     }
+    identify(file, table).await?;
     let database = open(file.to_string_lossy().into_owned()).await?;
     let credentials = Credentials::new("firstclaim", "firstclaim", None, None, "file");
     let config = aws_sdk_dynamodb::Config::builder()
@@ -101,7 +133,33 @@ fn make(file: &Path, table: &str) -> Result<(), OpenError> {
     made
 }
 
+/// Sees to it that the file is a store. One that a local stack is just making becomes one within a
+/// moment.
+async fn identify(file: &Path, table: &str) -> Result<(), OpenError> {
+    let end = SOURCE.now().after(MAKING);
+    loop {
+        let (path, wanted) = (file.to_owned(), table.to_owned());
+        let looked = tokio::task::spawn_blocking(move || Identity::of(&path, &wanted)).await;
+        let looked = looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let error = match looked.map_err(OpenError::Read)? {
+            Identity::Store => return Ok(()),
+            Identity::NoDatabase => return Err(OpenError::NoDatabase),
+            Identity::Foreign => return Err(OpenError::Foreign),
+            Identity::Empty => OpenError::Empty,
+            Identity::NoTable => OpenError::NoTable {
+                table: table.to_owned(),
+            },
+        };
+        if SOURCE.now() >= end {
+            return Err(error);
+        }
+        SOURCE.sleep(PAUSE).await;
+    }
+}
+
 fn fill(own: &Path, table: &str) -> Result<(), OpenError> {
+    // An empty file is filled, and keeps its mode, which those beside it are given too.
+    private::touch(own).map_err(OpenError::Make)?;
     let database = Database::memory().map_err(OpenError::Open)?;
     let definition = serde_json::json!({
         "TableName": table,

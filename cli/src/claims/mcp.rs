@@ -32,6 +32,7 @@ use tokio::sync::watch;
 
 pub use allowed::Allowed;
 
+use super::advice::of as advice_of;
 use super::duration::parse;
 use super::said::Said;
 use super::{Error, FileOrTable, by_hand, key, store};
@@ -104,7 +105,7 @@ pub(super) async fn serve(
             tools::shortest_lease(&config).as_secs()
         )));
     }
-    let (claims, _) = options.store.open(config, &environment).await?;
+    let (claims, _) = options.store.open_or_make(config, &environment).await?;
     let (stdin, closed) = closing::until_closed(tokio::io::stdin());
     let server = Server {
         claims,
@@ -217,8 +218,13 @@ impl Server {
     /// The store did not answer: said to the agent without a word of the store's, and on stderr
     /// with its reasons.
     fn unavailable(&self, key: &Key, error: &StoreError, advice: &'static str) -> Answer {
-        self.said.important(&chain(error));
+        let settings = advice_of(error);
+        self.said
+            .important(&settings.clone().unwrap_or_else(|| chain(error)));
         let lasts = match error {
+            _ if settings.is_some() => {
+                Some("the store can't be asked; a person must correct this server's settings")
+            }
             StoreError::NoTable { .. } | StoreError::Denied { .. } | StoreError::Invalid { .. } => {
                 Some("the store refuses this server; a person must correct its settings")
             }

@@ -1,7 +1,6 @@
 //! Which store a command uses: a DynamoDB table, or a file of this machine.
 
 use std::fmt;
-use std::fs::DirBuilder;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use firstclaim::{Claims, Config};
 use super::said::Said;
 use super::{Error, FileOrTable, SOURCE, file, sweep};
 use crate::escape::Escaped;
+use crate::private;
 
 /// The table's name where only an endpoint is given, and the one in a file.
 pub const TABLE: &str = "firstclaim";
@@ -60,6 +60,13 @@ pub struct Options {
     /// Say on stderr only what must be known
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+}
+
+/// What to do where a file is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    Make,
+    Tell,
 }
 
 /// A store's place.
@@ -124,9 +131,7 @@ impl Options {
         let table = self.table.clone().or_else(|| set(TABLE_VARIABLE));
         let endpoint = self.endpoint.clone().or_else(|| set(ENDPOINT_VARIABLE));
         if table.is_some() || endpoint.is_some() {
-            if let Some(endpoint) = &endpoint {
-                checked(endpoint)?;
-            }
+            let endpoint = endpoint.map(|url| normalised(&url)).transpose()?;
             let table = table.unwrap_or_else(|| TABLE.to_owned());
             return Ok(Place::Table { table, endpoint });
         }
@@ -142,13 +147,24 @@ impl Options {
         }
     }
 
-    /// The claims in the store, with this configuration; says which store it is.
+    /// The claims in the store, with this configuration; says which store it is. A file must be there
+    /// already: nothing is made for one who only looks, at a place that may be mistyped.
     pub(super) async fn open(
         &self,
         config: Config,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<(FileOrTable, Place), Error> {
-        let (client, place) = self.connect(environment).await?;
+        let (client, place) = self.connect(environment, Missing::Tell).await?;
+        Ok((claims(client, &place, config)?, place))
+    }
+
+    /// The same, and a file that is missing is made.
+    pub(super) async fn open_or_make(
+        &self,
+        config: Config,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<(FileOrTable, Place), Error> {
+        let (client, place) = self.connect(environment, Missing::Make).await?;
         Ok((claims(client, &place, config)?, place))
     }
 
@@ -158,7 +174,7 @@ impl Options {
         config: Config,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<(FileOrTable, Place), Error> {
-        let (client, place) = self.connect(environment).await?;
+        let (client, place) = self.connect(environment, Missing::Make).await?;
         if let Place::File(folder) = &place {
             sweep::sweep(&client, folder, SOURCE.now()).await;
         }
@@ -168,8 +184,12 @@ impl Options {
     async fn connect(
         &self,
         environment: impl Fn(&str) -> Option<String>,
+        missing: Missing,
     ) -> Result<(Client, Place), Error> {
-        let place = self.place(environment)?;
+        let place = match self.place(environment)? {
+            Place::File(folder) => Place::File(real(&folder, missing)?),
+            table => table,
+        };
         self.said().note(&format!("using {place}"));
         let client = match &place {
             Place::File(folder) => open_file(folder).await?,
@@ -203,6 +223,35 @@ pub(crate) fn default_folder(environment: impl Fn(&str) -> Option<String>) -> Op
     Some(state.join("firstclaim"))
 }
 
+/// The folder by the one name that it has, whatever links and dots lead to it: what an earlier attempt
+/// left behind is known by it.
+fn real(folder: &Path, missing: Missing) -> Result<PathBuf, Error> {
+    let failed = |source| Error::Folder {
+        folder: Escaped(&folder.to_string_lossy()).to_string(),
+        source,
+    };
+    match missing {
+        Missing::Make => private::make_folder(folder).map_err(failed)?,
+        Missing::Tell => {
+            let file = folder.join(FILE);
+            // One that can't be looked at for another reason is no missing one.
+            if matches!(file.try_exists(), Ok(false)) {
+                return Err(Error::NoStore {
+                    file: Escaped(&file.to_string_lossy()).to_string(),
+                });
+            }
+        }
+    }
+    let real = folder.canonicalize().map_err(failed)?;
+    match real.to_str() {
+        Some(_) => Ok(real),
+        None => Err(Error::Usage(format!(
+            "{} has a name that is no UTF-8, which can't be handed on; choose another folder",
+            Escaped(&real.to_string_lossy())
+        ))),
+    }
+}
+
 fn absolute(folder: &Path) -> Result<Place, Error> {
     match std::path::absolute(folder) {
         Ok(folder) => Ok(Place::File(folder)),
@@ -213,11 +262,14 @@ fn absolute(folder: &Path) -> Result<Place, Error> {
     }
 }
 
-fn checked(endpoint: &str) -> Result<(), Error> {
-    let uri = endpoint.parse::<axum::http::Uri>().ok();
-    match uri.as_ref().and_then(|uri| uri.scheme_str()) {
-        Some("http" | "https") => Ok(()),
-        _ => Err(Error::Usage(format!(
+/// An endpoint in the one form that it is compared in: scheme and host in lower case, without the
+/// scheme's own port, and without a slash at its end.
+fn normalised(endpoint: &str) -> Result<String, Error> {
+    let url = reqwest::Url::parse(endpoint).ok();
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    match url {
+        Some(url) => Ok(url.as_str().trim_end_matches('/').to_owned()),
+        None => Err(Error::Usage(format!(
             "{} is no URL of a DynamoDB; give a whole one, http://… or https://…",
             Escaped(endpoint)
         ))),
@@ -232,7 +284,7 @@ fn checked(endpoint: &str) -> Result<(), Error> {
 /// The folder or the file can't be used.
 pub async fn open_file(folder: &Path) -> Result<Client, Error> {
     let shown = Escaped(&folder.to_string_lossy()).to_string();
-    make_folder(folder).map_err(|source| Error::Folder {
+    private::make_folder(folder).map_err(|source| Error::Folder {
         folder: shown.clone(),
         source,
     })?;
@@ -249,18 +301,6 @@ pub async fn open_file(folder: &Path) -> Result<Client, Error> {
             file: Escaped(&path.to_string_lossy()).to_string(),
             source,
         })
-}
-
-/// Makes the folder where it is missing, for its user only: results and owner tokens are in it.
-pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt;
-        builder.mode(0o700);
-    }
-    builder.create(folder)
 }
 
 async fn open_table(endpoint: Option<&str>) -> Client {
@@ -339,6 +379,21 @@ mod tests {
         assert_eq!(found, table(TABLE, Some("http://127.0.0.1:8000")));
         let error = place(Options::default(), &[(ENDPOINT_VARIABLE, "localhost")]).unwrap_err();
         assert_eq!(error.exit_code(), 64);
+    }
+
+    #[test]
+    fn an_endpoint_has_one_spelling() {
+        for (given, expected) in [
+            ("HTTP://LocalHost:8000/", "http://localhost:8000"),
+            ("https://db.example.com:443", "https://db.example.com"),
+            ("http://127.0.0.1:80/", "http://127.0.0.1"),
+            (
+                "https://db.example.com/Path/",
+                "https://db.example.com/Path",
+            ),
+        ] {
+            assert_eq!(normalised(given).unwrap(), expected);
+        }
     }
 
     #[test]

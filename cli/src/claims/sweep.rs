@@ -19,6 +19,7 @@ use firstclaim::clock::EpochMillis;
 use serde::{Deserialize, Serialize};
 
 use super::store::TABLE;
+use crate::private;
 
 /// The file beside the store that says how far the last sweep came.
 const FILE: &str = "claims.swept";
@@ -157,7 +158,7 @@ fn id_of(item: &HashMap<String, AttributeValue>) -> Option<String> {
 /// A sweep that nobody remembers is done again, which harms nothing.
 fn keep(file: &Path, swept: &Swept) {
     if let Ok(bytes) = serde_json::to_vec(swept) {
-        let _ = fs::write(file, bytes);
+        let _ = private::write(file, &bytes);
     }
 }
 

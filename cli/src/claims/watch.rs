@@ -8,8 +8,9 @@ use firstclaim::clock::{EpochMillis, Source};
 use firstclaim::{Config, Record};
 
 use super::get::colours;
+use super::said::Said;
 use super::view::{State, at};
-use super::{Error, Reader, SOURCE, key, list, print, store, view};
+use super::{Error, FileOrTable, Reader, SOURCE, key, list, print, store, view};
 use crate::escape::{Escaped, EscapedJson};
 
 /// The pause between two looks at one record.
@@ -39,7 +40,11 @@ pub(super) async fn watch(
     let key = options.key.as_deref().map(key).transpose()?;
     let colours = colours(&environment);
     let said = options.store.said();
-    let (claims, _) = options.store.open(Config::default(), environment).await?;
+    let claims = tokio::select! {
+        opened = opened(&options.store, said, &environment) => opened?,
+        // Where Ctrl-C can't be heard, it ends the process all the same.
+        _ = tokio::signal::ctrl_c() => return Ok(0),
+    };
     let pause = if key.is_some() { ONE } else { ALL };
     let mut known = BTreeMap::new();
     let mut answered = None;
@@ -97,6 +102,28 @@ pub(super) async fn watch(
         ended = looking => ended,
         // Where Ctrl-C can't be heard, it ends the process all the same.
         _ = tokio::signal::ctrl_c() => Ok(0),
+    }
+}
+
+/// The store, once there is one: whoever watches may be there before the first claim.
+async fn opened(
+    store: &store::Options,
+    said: Said,
+    environment: &impl Fn(&str) -> Option<String>,
+) -> Result<FileOrTable, Error> {
+    let mut told = false;
+    loop {
+        match store.open(Config::default(), environment).await {
+            Ok((claims, _)) => return Ok(claims),
+            Err(error @ Error::NoStore { .. }) => {
+                if !told {
+                    said.important(&format!("{error}; waiting for it"));
+                }
+                told = true;
+            }
+            Err(error) => return Err(error),
+        }
+        SOURCE.sleep(ONE).await;
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::serving::Serving;
+use crate::private;
 
 /// How many claims the self test sends at once.
 pub const SELF_TEST_CLAIMS: usize = 50;
@@ -92,6 +93,9 @@ impl Engine {
             Storage::Memory => ("in memory".to_owned(), Database::memory()),
             Storage::File(path) => {
                 let place = path.to_string_lossy().into_owned();
+                // Those that SQLite makes beside it get its mode. What keeps it from being made keeps
+                // it from being opened.
+                let _ = private::touch(&path);
                 let database = Database::new(&place);
                 (place, database)
             }

@@ -1,8 +1,10 @@
 //! The data folder: made where it is missing, kept out of version control, used by one process.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use crate::private;
 
 /// The data folder, locked for this process until it is dropped.
 #[derive(Debug)]
@@ -48,8 +50,8 @@ impl Folder {
             path: path.to_owned(),
             source,
         };
-        fs::create_dir_all(path).map_err(write)?;
-        let lock = File::options()
+        private::make_folder(path).map_err(write)?;
+        let lock = private::options()
             .create(true)
             .truncate(false)
             .write(true)
@@ -97,6 +99,8 @@ fn ignore(path: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::Error;
+use crate::private;
 
 /// The longest id that is sent back, in bytes; servers take headers of 8 KiB.
 const ID_LIMIT: usize = 4096;
@@ -117,9 +118,9 @@ impl Position {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty())
         {
-            crate::claims::store::make_folder(folder).map_err(failed)?;
+            private::make_folder(folder).map_err(failed)?;
         }
-        let lock = File::options()
+        let lock = private::options()
             .create(true)
             .truncate(false)
             .write(true)
@@ -249,7 +250,7 @@ impl Position {
         let mut bytes = serde_json::to_vec(letter).unwrap_or_default();
         bytes.push(b'\n');
         let append = || {
-            let mut file = File::options()
+            let mut file = private::options()
                 .create(true)
                 .append(true)
                 .open(self.letters())?;
@@ -293,7 +294,7 @@ fn read(file: &Path, bytes: &[u8], digest: &str) -> Result<Stored, Error> {
 /// lock does this, so that the other name is free.
 fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let new = beside(file, "new");
-    let mut written = File::create(&new)?;
+    let mut written = private::create(&new)?;
     written.write_all(bytes)?;
     written.sync_all()?;
     fs::rename(&new, file)?;

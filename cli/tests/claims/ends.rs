@@ -103,6 +103,28 @@ fn what_outlives_everything_is_ended_before_the_next_attempt_starts() {
     assert_eq!(next.text(), "");
 }
 
+/// However the way to the store is spelled, it is one store.
+#[test]
+fn what_is_left_is_found_by_another_way_to_the_same_store() {
+    let lab = Lab::new();
+    std::fs::create_dir(lab.path("real")).unwrap();
+    std::os::unix::fs::symlink(lab.path("real"), lab.path("link")).unwrap();
+    let running = lab.script("k", &[&SHORT[..], &["--data", "link"]].concat(), LONG);
+    let pids = pids(&lab);
+    for child in children(running.pid()) {
+        if child != pids[0] {
+            signal(child, "KILL");
+        }
+    }
+    running.kill();
+    assert!(alive(pids[1]), "the command's child is left");
+    let again = ["--wait", "60s", "--data", "./link/../real"];
+    lab.script("k", &again, "true").end().with(0);
+    let gone = !alive(pids[1]);
+    signal(pids[1], "KILL");
+    assert!(gone);
+}
+
 /// A service that the command started in a session of its own is not its leftover.
 #[test]
 fn a_service_that_an_attempt_started_is_left_alone() {

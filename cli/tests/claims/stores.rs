@@ -36,6 +36,144 @@ fn a_folder_or_file_that_can_not_be_used_is_told() {
     }
 }
 
+/// Whose mode is whose: what is made is for its user only, and a folder that was there stays as it is.
+#[test]
+fn files_are_for_their_user_only_in_a_folder_for_all() {
+    let lab = Lab::new();
+    let mode = |path: &str| {
+        let metadata = std::fs::metadata(lab.path(path)).unwrap();
+        metadata.permissions().mode() & 0o777
+    };
+    for folder in ["open", "stack"] {
+        std::fs::create_dir(lab.path(folder)).unwrap();
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(lab.path(folder), all).unwrap();
+    }
+    // Looked at while a process has it open, so that SQLite's own files are there too.
+    let mut running = lab.script("k", &["--data", "open"], "echo ready > ready; read line");
+    lab.wait_for("ready");
+    for name in std::fs::read_dir(lab.path("open")).unwrap() {
+        let name = name.unwrap().file_name().into_string().unwrap();
+        assert_eq!(mode(&format!("open/{name}")), 0o600, "{name}");
+    }
+    assert!(lab.path("open/claims.sqlite-wal").exists());
+    assert_eq!(mode("open"), 0o755);
+    running.say("");
+    running.end().with(0);
+
+    let ports = ["dev", "--port", "0", "--dynamodb-port", "0", "--data"];
+    for folder in ["stack", "fresh"] {
+        let mut dev = lab.start(&[&ports[..], &[folder]].concat());
+        until("the stack", || {
+            dev.stdout().contains("Ctrl-C").then_some(())
+        });
+        for name in ["claims.sqlite", "claims.sqlite-wal", "lock"] {
+            assert_eq!(mode(&format!("{folder}/{name}")), 0o600, "{name}");
+        }
+        assert_eq!(mode(&format!("{folder}/queue")), 0o700);
+        assert!(!dev.is_over());
+        dev.signal("INT");
+        dev.end().with(0);
+    }
+    assert_eq!((mode("stack"), mode("fresh")), (0o755, 0o700));
+}
+
+/// Nothing is made for one who only looks, at a place that may be mistyped.
+#[test]
+fn whoever_only_looks_makes_no_store() {
+    let lab = Lab::new();
+    for arguments in [
+        &["get", "k"][..],
+        &["list"],
+        &["settle", "k", "--rerun", "--why", "x", "--yes"],
+        &["activity", "k", "on", "--owner", "o"],
+        &["checkpoint", "k", "n", "1", "--owner", "o"],
+        &["complete", "k", "--owner", "o"],
+        &["fail", "k", "--owner", "o"],
+        &["release", "k", "--owner", "o"],
+        &["claim", "k", "--owner", "o"],
+    ] {
+        let told = lab.run(&[arguments, &["--data", "mistyped"]].concat());
+        let told = told.with(69).stderr;
+        assert!(told.contains("there is no store at"), "{told}");
+        assert!(told.contains("mistyped/claims.sqlite"), "{told}");
+    }
+    assert!(!lab.path("mistyped").exists());
+    let watch = lab.start(&["watch", "k", "--data", "mistyped"]);
+    watch.wait_for_stderr("waiting for it");
+    watch.signal("INT");
+    watch.end().with(0);
+    assert!(!lab.path("mistyped").exists());
+}
+
+#[test]
+fn a_file_that_is_no_store_is_told_and_not_touched() {
+    let lab = Lab::new();
+    let file = |kind: &str| lab.path(kind).join("claims.sqlite");
+    for kind in ["empty", "text", "foreign", "other"] {
+        std::fs::create_dir(lab.path(kind)).unwrap();
+    }
+    std::fs::write(file("empty"), "").unwrap();
+    std::fs::write(
+        file("text"),
+        "no database at all, and longer than its beginning",
+    )
+    .unwrap();
+    let foreign = rusqlite::Connection::open(file("foreign")).unwrap();
+    let table = "CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine');";
+    foreign.execute_batch(table).unwrap();
+    drop(foreign);
+    // Another table of the same engine.
+    let path = file("other");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let engine = Engine::start(Storage::File(path)).await.unwrap();
+        let client = engine.client().await;
+        prepare_table(&client, "orders", Missing::Create)
+            .await
+            .unwrap();
+        engine.stop().await;
+    });
+    for (kind, part) in [
+        ("empty", "it is empty"),
+        ("text", "no SQLite database"),
+        ("foreign", "of another program"),
+        ("other", "no table firstclaim in it"),
+    ] {
+        let before = std::fs::read(file(kind)).unwrap();
+        for arguments in [&["get", "k"][..], &["claim", "k"]] {
+            let told = lab.run(&[arguments, &["--data", kind]].concat());
+            let told = told.with(69).stderr;
+            assert!(told.contains(part), "{told}");
+            assert!(told.contains(&format!("{kind}/claims.sqlite")), "{told}");
+            assert!(!told.contains("Region"), "{told}");
+        }
+        assert!(std::fs::read(file(kind)).unwrap() == before, "{kind}");
+    }
+}
+
+#[test]
+fn missing_credentials_are_no_store_that_does_not_answer() {
+    let lab = Lab::new();
+    for arguments in [
+        &["get", "k", "--table", "t"][..],
+        &["list", "--table", "t"],
+        &["claim", "k", "--table", "t"],
+        &["run", "--key", "k", "--table", "t", "--", "true"],
+    ] {
+        let mut command = lab.command(arguments);
+        command
+            .env("AWS_REGION", "eu-west-1")
+            .env("AWS_EC2_METADATA_DISABLED", "true");
+        let output = command.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(69), "{told}");
+        assert!(told.contains("set AWS_REGION and credentials"), "{told}");
+        assert!(!told.contains("did not answer"), "{told}");
+        assert!(!told.contains(r"\n"), "{told}");
+    }
+}
+
 #[test]
 fn a_store_that_does_not_answer_runs_nothing() {
     let lab = Lab::new();

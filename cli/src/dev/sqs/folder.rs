@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::message::Message;
+use crate::private;
 
 /// The extension of a file that is still being written.
 const PART: &str = "part";
@@ -42,7 +43,7 @@ pub enum FolderError {
 impl Folder {
     /// Opens the folder, and makes it where it does not exist.
     pub(super) fn open(path: PathBuf) -> Result<Self, FolderError> {
-        fs::create_dir_all(&path).map_err(|source| io(&path, source))?;
+        private::make_folder(&path).map_err(|source| io(&path, source))?;
         Ok(Self { path })
     }
 
@@ -72,7 +73,7 @@ impl Folder {
         let beside = path.with_extension(PART);
         // Only texts and numbers, and maps with text keys: serialising them can't fail.
         let text = serde_json::to_vec(message).unwrap_or_default();
-        fs::write(&beside, text)
+        private::write(&beside, &text)
             .and_then(|()| fs::rename(&beside, &path))
             .map_err(|source| io(&path, source))
     }
