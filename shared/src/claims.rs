@@ -2,6 +2,7 @@
 
 mod acquire;
 mod answer;
+mod attempt;
 mod claim;
 mod follow;
 mod kept;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use acquire::Claimed;
+pub use attempt::Attempt;
 pub use claim::{Claim, Ended};
 pub use once::{Inspection, Once};
 pub use resume::Resumed;

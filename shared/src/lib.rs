@@ -32,7 +32,8 @@
 //! ```
 //!
 //! In a Lambda, a layer guards the whole handler, and the invocation's deadline is the lease:
-//! [`lambda::OnceLayer`].
+//! [`lambda::OnceLayer`]. Code that has no [`Work`] at hand finds its claim with
+//! [`Attempt::current`].
 //!
 //! # The model
 //!
@@ -94,7 +95,9 @@ pub mod lambda;
 #[doc = include_str!("../DESIGN.md")]
 pub mod design {}
 
-pub use claims::{Claim, Claimed, Claims, Ended, Inspection, Once, Resumed, Work, downstream_key};
+pub use claims::{
+    Attempt, Claim, Claimed, Claims, Ended, Inspection, Once, Resumed, Work, downstream_key,
+};
 pub use config::{Config, ConfigError};
 pub use envelope::Envelope;
 pub use error::{ClaimError, EntryError, RunError, StepError};

@@ -1,12 +1,33 @@
-//! What is said about every claim: one event each, with key, attempt and outcome.
+//! What is said about every claim: a span while it is held, and one event for each answer, with key,
+//! attempt and outcome.
 //!
 //! Events have the target `firstclaim::outcome`, so that a subscriber can show just them.
 
 use std::time::Duration;
 
+use tracing::Span;
+
+use crate::invocation::Invocation;
 use crate::key::Key;
 use crate::outcome::{Ending, Outcome};
 use crate::store::StoreError;
+
+/// The span of a claim that is held: the operation's own log lines carry its key and attempt. It
+/// has the names of the invocation too, called as the Lambda runtime's own span calls them: a log
+/// that shows only the innermost span keeps them. Its outcome is recorded when it ends.
+pub(crate) fn span(key: &Key, attempt: u32) -> Span {
+    let invocation = Invocation::current();
+    let invocation = invocation.as_ref();
+    tracing::info_span!(
+        target: "firstclaim::claim",
+        "claim",
+        key = key.as_str(),
+        attempt,
+        outcome = tracing::field::Empty,
+        requestId = invocation.and_then(|it| it.request.as_deref()),
+        xrayTraceId = invocation.and_then(|it| it.trace.as_deref()),
+    )
+}
 
 pub(crate) fn outcome<T>(outcome: &Outcome<T>, took: Duration) {
     tracing::info!(

@@ -6,12 +6,12 @@ use std::convert::Infallible;
 use firstclaim::aws::{Patience, sdk_config};
 use firstclaim::lambda::OnceLayer;
 use firstclaim::store::dynamodb::DynamoDb;
-use firstclaim::{Claims, Config, Failure, Key};
+use firstclaim::{Attempt, Claims, Config, Failure, Fingerprint, Key};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde::{Deserialize, Serialize};
 use tower::Layer;
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Order {
     id: String,
     amount: u64,
@@ -21,6 +21,7 @@ struct Order {
 struct Receipt {
     order: String,
     charged: u64,
+    payment: Option<String>,
     request: String,
 }
 
@@ -32,15 +33,20 @@ async fn main() -> Result<(), Error> {
     let store = DynamoDb::new(aws_sdk_dynamodb::Client::new(&sdk), table);
     let claims = Claims::new(store, Config::default())?;
     // The invocation's deadline is the lease: an order whose function was killed runs again then.
-    let once = OnceLayer::new(claims, |order: &Order| Key::new("orders", &order.id));
+    // An order with the id of another and a different amount is refused.
+    let once = OnceLayer::new(claims, |order: &Order| Key::new("orders", &order.id))
+        .fingerprint(Fingerprint::of::<Order>);
     lambda_runtime::run(once.layer(service_fn(charge))).await
 }
 
 /// The work that must happen once. The request's id shows which invocation did it.
 async fn charge(event: LambdaEvent<Order>) -> Result<Receipt, Failure<Infallible>> {
+    // A payment service gets this as its Idempotency-Key: it is the same on every attempt.
+    let payment = Attempt::current().map(|attempt| attempt.downstream_key("charge"));
     Ok(Receipt {
         order: event.payload.id,
         charged: event.payload.amount,
+        payment,
         request: event.context.request_id,
     })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
+use super::attempt::{Attempt, Known};
 use super::claim::Claim;
 use super::follow::Followed;
 use super::memory::{Entry, Flight, Stage};
@@ -31,7 +32,8 @@ const LAST_LOOK: Duration = Duration::from_secs(2);
 pub enum Claimed<S> {
     /// The claim is ours: do the work, then end it.
     Held(Claim<S>),
-    /// The record is the answer; its result is JSON text. Nothing is to be done.
+    /// The record is the answer. Its result, if that is [`Replayed`](crate::Answer::Replayed), is
+    /// JSON text, byte for byte as it is stored: read it with `serde_json`. Nothing is to be done.
     Answered(Outcome<String>),
 }
 
@@ -83,6 +85,10 @@ impl<S: Store> Once<S> {
         let ends = lease.before(acquiring.once.claims.config.grace);
         if let Some(Until::Deadline(_)) = acquiring.until() {
             acquiring.patience = acquiring.patience.min(ends);
+        }
+        // A lease of its own does not outlive the invocation that waits for it.
+        if let Some(invocation) = &acquiring.invocation {
+            acquiring.patience = acquiring.patience.min(invocation.deadline);
         }
         acquiring.go().await
     }
@@ -303,10 +309,18 @@ impl<S: Store> Acquiring<S> {
         let owner = self.owner().clone();
         // Of a record that says nothing, the work may be under way already.
         let live = Live::of(&record, !(self.once.marks && record.untouched()));
-        let work = Work(Arc::new(Held {
-            claims: self.once.claims,
+        let claims = self.once.claims;
+        let attempt = Attempt(Arc::new(Known {
             key: self.once.key,
             record,
+            grace: claims.config.grace,
+            source: Arc::clone(&claims.source),
+            live: Mutex::new(live),
+            lost: watch::Sender::new(false),
+        }));
+        let work = Work(Arc::new(Held {
+            claims,
+            attempt,
             owner,
             window: self.once.window,
             policy: self.once.policy,
@@ -314,8 +328,6 @@ impl<S: Store> Acquiring<S> {
             resumed: self.once.owner.is_some(),
             started: self.started,
             renewal,
-            live: Mutex::new(live),
-            lost: watch::Sender::new(false),
             left: Notify::new(),
         }));
         Claim::new(work, flight)

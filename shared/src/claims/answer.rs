@@ -131,10 +131,11 @@ pub(super) fn differs(
 }
 
 impl Outcome<String> {
-    /// Reads the JSON text of a replayed result as a `T`. One that can't be read as that becomes
+    /// Reads the JSON text of a record's answer as a `T`. One that can't be read as that becomes
     /// [`Answer::ResultOmitted`]: the operation was done, and must not run again for it.
-    #[must_use]
-    pub fn typed<T: DeserializeOwned>(self) -> Outcome<T> {
+    ///
+    /// For answers that come from a record only: the text of a `Performed` could be no JSON.
+    pub(super) fn typed<T: DeserializeOwned>(self) -> Outcome<T> {
         let answer = match self.answer {
             Answer::Replayed(text) => match serde_json::from_str(&text) {
                 Ok(value) => Answer::Replayed(value),

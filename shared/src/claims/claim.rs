@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::{Instrument as _, Span};
 
 use super::Reached;
 use super::acquire::Claimed;
@@ -40,6 +41,8 @@ pub struct Claim<S> {
     work: Work<S>,
     /// Others of this process who ask for the same key; they learn of the end when this goes.
     flight: Option<Flight>,
+    /// What is logged while the claim is held, by whomever.
+    span: Span,
 }
 
 impl<S> Deref for Claim<S> {
@@ -83,7 +86,8 @@ impl<S> Drop for Claim<S> {
 
 impl<S: Store> Claim<S> {
     pub(super) fn new(work: Work<S>, flight: Option<Flight>) -> Self {
-        Self { work, flight }
+        let span = telemetry::span(work.key(), work.attempt());
+        Self { work, flight, span }
     }
 
     /// What may be handed to the operation.
@@ -130,7 +134,12 @@ impl<S: Store> Claim<S> {
     /// Runs a future of the claim's holder while the lease is [renewed](crate::Once::renewed), for
     /// callers that end the claim themselves. The renewal ends with the future; when the lease is
     /// lost, [`Work::lost`] says so, and the future is still awaited.
+    ///
+    /// In it [`Attempt::current`](crate::Attempt::current) is this claim's, and it runs in a span
+    /// `claim` with key and attempt, so that its own log lines carry both.
     pub async fn renewing<T>(&self, work: impl Future<Output = T>) -> T {
+        let attempt = self.work.0.attempt.clone();
+        let work = attempt.scope(work).instrument(self.span.clone());
         let mut work = std::pin::pin!(work);
         tokio::select! {
             biased;
@@ -468,12 +477,14 @@ impl<S: Store> Claim<S> {
             dropped,
             ..answered.unwrap_or_else(superseded)
         };
+        self.span.record("outcome", outcome.name());
         telemetry::outcome(&outcome, self.age());
         outcome
     }
 
     fn outcome<T>(&self, answer: Answer<T>) -> Outcome<T> {
         let outcome = self.with(answer);
+        self.span.record("outcome", outcome.name());
         telemetry::outcome(&outcome, self.age());
         outcome
     }

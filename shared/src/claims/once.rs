@@ -121,7 +121,8 @@ impl<S: Store> Once<S> {
     }
 
     /// Waits up to `budget` for the result of somebody who is at it, in place of an immediate
-    /// [`InProgress`](crate::Answer::InProgress). Never beyond one's own deadline.
+    /// [`InProgress`](crate::Answer::InProgress). Never beyond one's own deadline, nor beyond the
+    /// invocation's where the claim has a [`lease`](Self::lease) of its own.
     pub fn wait_for(mut self, budget: Duration) -> Self {
         self.wait = budget;
         self

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
+use super::attempt::{Attempt, Known};
 use super::claim::{Claim, Ended};
 use super::work::{Held, Live, Work};
 use super::{Claims, Reached};
@@ -40,19 +41,25 @@ impl<S: Store> Claims<S> {
             return Ok(Resumed::Foreign(Box::new(record)));
         }
         let live = Live::of(&record, !record.untouched());
+        let policy = record.policy;
+        let attempt = Attempt(Arc::new(Known {
+            key,
+            record,
+            grace: self.config.grace,
+            source: Arc::clone(&self.source),
+            live: Mutex::new(live),
+            lost: watch::Sender::new(false),
+        }));
         let work = Work(Arc::new(Held {
             claims: self.clone(),
-            key,
+            attempt,
             window: self.config.window,
-            policy: record.policy,
-            record,
+            policy,
             owner,
             enters: true,
             resumed: true,
             started: self.now(),
             renewal: None,
-            live: Mutex::new(live),
-            lost: watch::Sender::new(false),
             left: Notify::new(),
         }));
         Ok(Resumed::Owned(Claim::new(work, None)))

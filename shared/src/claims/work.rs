@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
+use super::attempt::{Attempt, Known};
 use super::{Claims, Clock, Ended, Reached};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::error::EntryError;
@@ -45,9 +47,8 @@ impl<S> Clone for Work<S> {
 #[derive(Debug)]
 pub(super) struct Held<S> {
     pub(super) claims: Claims<S>,
-    pub(super) key: Key,
-    /// The record as it was acquired.
-    pub(super) record: Record,
+    /// What code may know that has no store.
+    pub(super) attempt: Attempt,
     pub(super) owner: Owner,
     pub(super) window: Duration,
     pub(super) policy: Policy,
@@ -58,8 +59,6 @@ pub(super) struct Held<S> {
     pub(super) started: EpochMillis,
     /// The length of the lease and for how long in all it is renewed.
     pub(super) renewal: Option<(Duration, Duration)>,
-    pub(super) live: Mutex<Live>,
-    pub(super) lost: watch::Sender<bool>,
     /// Told whenever a step has left the steps that are under way.
     pub(super) left: Notify,
 }
@@ -94,24 +93,15 @@ impl Live {
     }
 }
 
+impl<S> Deref for Held<S> {
+    type Target = Known;
+
+    fn deref(&self) -> &Known {
+        &self.attempt.0
+    }
+}
+
 impl<S> Held<S> {
-    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
-        // A panicking operation must still be able to give its claim back.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The claim is lost, or its end has begun: whatever still has its [`Work`] is told, and begins
-    /// nothing more in its name.
-    pub(super) fn over(&self) {
-        self.lost.send_replace(true);
-    }
-
-    /// Whether it is known to be over. A lease that has only passed by the own clock is not: a write
-    /// in its name may still stand.
-    pub(super) fn is_over(&self) -> bool {
-        *self.lost.borrow()
-    }
-
     /// A record that was first claimed under `hold` stays so, and so does a claim made under it.
     pub(super) fn effective_policy(&self) -> Policy {
         match self.record.policy {
@@ -122,16 +112,6 @@ impl<S> Held<S> {
 }
 
 impl<S: Store> Held<S> {
-    /// The time that is left until the claim's own end.
-    pub(super) fn remaining(&self) -> Duration {
-        self.ends().since(self.claims.now())
-    }
-
-    /// The lease less the grace.
-    fn ends(&self) -> EpochMillis {
-        self.live().lease.before(self.claims.config.grace)
-    }
-
     /// Waits for a call of the store for `left`, and for [`LAST_TRY`] if that is less. What is not
     /// waited for any more may have landed, or land later, as with every call that is not answered.
     pub(super) async fn in_time<T>(
@@ -175,6 +155,12 @@ impl<S: Store> Work<S> {
         &self.0.key
     }
 
+    /// The same without the store, for code that only has to know about it.
+    #[must_use]
+    pub fn as_attempt(&self) -> &Attempt {
+        &self.0.attempt
+    }
+
     /// The attempt: 1 for the first owner, one more for each takeover.
     #[must_use]
     pub fn attempt(&self) -> u32 {
@@ -211,15 +197,14 @@ impl<S: Store> Work<S> {
     /// [`enter`](Self::enter) and [`step`](Self::step) refuse.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.0.is_over() || self.0.claims.now() >= self.ends()
+        self.0.is_lost()
     }
 
     /// Waits until the claim is over: the signal to stop, also for a task that outlives its
     /// operation. A lease that passes gives it only where it is [renewed](crate::Once::renewed);
     /// others end at [`ends`](Self::ends).
     pub async fn lost(&self) {
-        // The sender lives in `self`: the wait can't end by its going.
-        let _ = self.0.lost.subscribe().wait_for(|lost| *lost).await;
+        self.0.lost().await;
     }
 
     /// The key to hand to a downstream service for `step`, as its `Idempotency-Key`: the same on
@@ -227,7 +212,7 @@ impl<S: Store> Work<S> {
     /// `[key, generation, step]`.
     #[must_use]
     pub fn downstream_key(&self, step: &str) -> String {
-        downstream_key(&self.0.key, self.0.record.generation, step)
+        self.0.downstream_key(step)
     }
 
     /// Says in the record that the operation is about to do what can't be taken back, for a claim

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use firstclaim::clock::{EpochMillis, Source};
 use firstclaim::lambda::{OnceError, OnceLayer};
-use firstclaim::{Claims, Failure, Key, KeyError};
-use lambda_runtime::{Diagnostic, LambdaEvent};
+use firstclaim::{Attempt, Claims, Failure, Fingerprint, Key, KeyError, downstream_key};
+use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use serde_json::{Value, json};
 use tower::{Layer, Service};
 
@@ -286,4 +286,75 @@ async fn p28_a_response_that_could_not_be_recorded_is_given_all_the_same() {
     lab.advance_until(SECOND / 10, "the run ends", || run.is_finished())
         .await;
     assert_eq!(run.await.unwrap().unwrap(), json!({"call": 1}));
+}
+
+/// A handler that answers with what it finds of its claim, here and in a task that it spawns.
+async fn tell(event: LambdaEvent<Value>) -> Result<Value, Failure<Broken>> {
+    let attempt = Attempt::current().ok_or_else(|| Failure::permanent("none", broken("none")))?;
+    let spawned = tokio::spawn(async { Attempt::current().is_none() });
+    let spawned_has_none = spawned.await.map_err(|error| broken(&error.to_string()))?;
+    Ok(json!({
+        "order": event.payload["order"],
+        "key": attempt.key().as_str(),
+        "attempt": attempt.number(),
+        "downstream": attempt.downstream_key("charge"),
+        "left": attempt.remaining().as_secs(),
+        "lost": attempt.is_lost(),
+        "spawned_has_none": spawned_has_none,
+    }))
+}
+
+#[tokio::test]
+async fn the_handler_finds_its_claim() {
+    let lab = Lab::new();
+    lab.crash(
+        lab.process()
+            .once(order(&json!({"order": 1})).unwrap())
+            .lease(LEASE),
+    )
+    .await;
+    lab.advance(LEASE);
+    let mut service = OnceLayer::new(lab.process(), order).layer(service_fn(tell));
+    let deadline = lab.source.now().after(10 * SECOND);
+    let told = service.call(event(json!({"order": 1}), "r-1", deadline));
+    let key = order(&json!({"order": 1})).unwrap();
+    assert_eq!(
+        told.await.unwrap(),
+        json!({
+            "order": 1,
+            "key": "orders#[1]",
+            "attempt": 2,
+            "downstream": downstream_key(&key, 0, "charge"),
+            "left": 10,
+            "lost": false,
+            "spawned_has_none": true,
+        })
+    );
+    assert!(Attempt::current().is_none());
+}
+
+#[tokio::test]
+async fn p57_the_layer_binds_a_key_to_its_payload() {
+    let lab = Lab::new();
+    let layer = |claims| OnceLayer::new(claims, order).fingerprint(Fingerprint::of::<Value>);
+    let handler = Handler::default();
+    let now = |payload: Value| event(payload, "r-1", START.after(LEASE));
+    let mut service = layer(lab.process()).layer(handler.clone());
+    let first = service.call(now(json!({"order": 1, "amount": 5}))).await;
+    assert_eq!(first.unwrap(), json!({"call": 1}));
+    // From this process and from a cold one.
+    for claims in [lab.process(), lab.process()] {
+        let mut service = layer(claims).layer(handler.clone());
+        let again = service.call(now(json!({"amount": 5, "order": 1}))).await;
+        assert_eq!(again.unwrap(), json!({"call": 1}));
+        let other = service.call(now(json!({"order": 1, "amount": 500}))).await;
+        assert_eq!(error_type(other), "firstclaim.Mismatch");
+    }
+    let fails = |_: &Value| Fingerprint::of(&std::collections::HashMap::from([((1, 2), 3)]));
+    let mut service = OnceLayer::new(lab.process(), order)
+        .fingerprint(fails)
+        .layer(handler.clone());
+    let refused = service.call(now(json!({"order": 2}))).await;
+    assert_eq!(error_type(refused), "firstclaim.NoFingerprint");
+    assert_eq!(handler.calls.load(Ordering::SeqCst), 1);
 }

@@ -3,20 +3,30 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
-use firstclaim::{Answer, Ended, Failure, Fingerprint, StoredFailure};
+use firstclaim::clock::Source;
+use firstclaim::{Answer, Ended, Failure, Fingerprint, Inspection, Invocation, StoredFailure};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::lab::{Broken, LEASE, Lab, Rule, SECOND, broken, held, key, operation_failure};
 
-/// Keeps each event of the crate as `name=value` texts.
+/// Keeps each event of the crate as `name=value` texts, behind those of the span that it is in.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
+struct Heard {
+    lines: Arc<Mutex<Vec<String>>>,
+    spans: Arc<Mutex<Vec<String>>>,
+    inside: Arc<Mutex<Vec<Id>>>,
+}
 
 impl Heard {
     fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// Every span, with all that was recorded in it.
+    fn spans(&self) -> Vec<String> {
+        self.spans.lock().unwrap().clone()
     }
 
     /// The one line with all these parts.
@@ -38,23 +48,41 @@ impl Subscriber for Heard {
         metadata.target().starts_with("firstclaim")
     }
 
-    fn new_span(&self, _span: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut line = Line(span.metadata().name().to_owned());
+        span.record(&mut line);
+        let mut spans = self.spans.lock().unwrap();
+        spans.push(line.0);
+        Id::from_u64(spans.len() as u64)
     }
 
-    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let mut spans = self.spans.lock().unwrap();
+        let span = &mut spans[usize::try_from(span.into_u64()).unwrap() - 1];
+        let mut line = Line(std::mem::take(span));
+        values.record(&mut line);
+        *span = line.0;
+    }
 
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        if let Some(span) = self.inside.lock().unwrap().last() {
+            let at = usize::try_from(span.into_u64()).unwrap() - 1;
+            line.0 = format!("[{}] {}", self.spans()[at], line.0);
+        }
+        self.lines.lock().unwrap().push(line.0);
     }
 
-    fn enter(&self, _span: &Id) {}
+    fn enter(&self, span: &Id) {
+        self.inside.lock().unwrap().push(span.clone());
+    }
 
-    fn exit(&self, _span: &Id) {}
+    fn exit(&self, _span: &Id) {
+        self.inside.lock().unwrap().pop();
+    }
 }
 
 struct Line(String);
@@ -209,4 +237,53 @@ async fn giving_up_a_record_that_is_gone_is_done() {
     };
     claim.release(failure).await.unwrap();
     assert_eq!(heard.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn p81_the_operations_own_lines_carry_its_key_and_attempt() {
+    let (heard, _guard) = listening();
+    let lab = Lab::new();
+    lab.crash(lab.once()).await;
+    lab.advance(LEASE);
+    let invocation = Invocation {
+        request: Some("request-1".to_owned()),
+        trace: Some("trace-1".to_owned()),
+        ..Invocation::until(lab.source.now().after(LEASE))
+    };
+    let ran = lab.once().run_inspecting(
+        |_work| async {
+            tracing::info!(target: "firstclaim::test", "inspecting");
+            Ok(Inspection::Proceed)
+        },
+        |_work| async {
+            tracing::info!(target: "firstclaim::test", "charging");
+            tokio::task::yield_now().await;
+            tracing::info!(target: "firstclaim::test", "charged");
+            Ok::<_, Failure<Broken>>(1)
+        },
+    );
+    invocation.scope(ran).await.unwrap();
+    let said: Vec<_> = heard
+        .lines()
+        .into_iter()
+        .filter(|line| line.contains("message="))
+        .collect();
+    let span = "claim key=\"orders#order-42\" attempt=2 requestId=\"request-1\" \
+                xrayTraceId=\"trace-1\"";
+    assert_eq!(
+        said,
+        [
+            format!("[{span}] INFO message=inspecting"),
+            format!("[{span}] INFO message=charging"),
+            format!("[{span}] INFO message=charged"),
+        ]
+    );
+    // The span of the one that was killed has no outcome.
+    assert_eq!(
+        heard.spans(),
+        [
+            "claim key=\"orders#order-42\" attempt=1".to_owned(),
+            format!("{span} outcome=\"performed\""),
+        ]
+    );
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use firstclaim::clock::Source;
-use firstclaim::{Answer, Claims, Config, Failure, Policy, StoredFailure};
+use firstclaim::{Answer, Claimed, Claims, Config, Failure, Invocation, Policy, StoredFailure};
 use tokio::task::JoinHandle;
 
 use crate::lab::{Broken, LEASE, Lab, Rule, SECOND, START, Wire, held, key, quiet, until};
@@ -227,4 +227,25 @@ async fn of_many_waiters_in_many_processes_one_takes_over() {
         }
     }
     assert_eq!((performed, lab.effects(), lab.record().attempt), (1, 1, 2));
+}
+
+#[tokio::test]
+async fn a_waiter_with_a_lease_of_its_own_waits_no_longer_than_its_invocation() {
+    let lab = Lab::new();
+    let winner = held(lab.once().lease(10 * LEASE)).await;
+    let deadline = lab.source.now().after(10 * SECOND);
+    let waits = lab.once().wait_for(60 * SECOND).claim();
+    let waiter = tokio::spawn(Invocation::until(deadline).scope(waits));
+    lab.advance_until(SECOND, "it is told", || waiter.is_finished())
+        .await;
+    let claimed = waiter.await.unwrap().unwrap();
+    let Claimed::Answered(outcome) = claimed else {
+        panic!("{claimed:?}");
+    };
+    assert!(
+        matches!(outcome.answer, Answer::InProgress { .. }),
+        "{outcome:?}"
+    );
+    assert!(lab.source.now() <= deadline, "{:?}", lab.source.now());
+    drop(winner);
 }
