@@ -14,6 +14,7 @@ use super::attempt::{Attempt, Known};
 use super::{Claims, Clock, Ended, Reached};
 use crate::clock::{EpochMillis, EpochSeconds};
 use crate::error::EntryError;
+use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::outcome::bounded;
 use crate::protocol::{Intent, Request, Write};
@@ -171,6 +172,18 @@ impl<S: Store> Work<S> {
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.0.record.origin
+    }
+
+    /// The policy that the record stands under.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.0.record.policy
+    }
+
+    /// The payload that the key is bound to; `None` where it is bound to none.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.0.record.fingerprint
     }
 
     /// The owner token: the right to write. For a caller that hands the claim to another process.
