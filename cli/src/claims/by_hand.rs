@@ -9,7 +9,9 @@ use clap::Args;
 use firstclaim::claims::{Claim, Claimed, Ended, Resumed};
 use firstclaim::clock::EpochMillis;
 use firstclaim::store::dynamodb::DynamoDb;
-use firstclaim::{Answer, Config, Invocation, Owner, StepError, StoredFailure};
+use firstclaim::{
+    Answer, Config, Fingerprint, Invocation, Owner, Policy, StepError, StoredFailure,
+};
 use serde_json::value::RawValue;
 
 use super::answered::Answered;
@@ -151,8 +153,14 @@ pub(super) async fn claim(
             Ok(claim) => claim,
             Err(code) => return Ok(code),
         };
+        if let Some(code) = stricter(&claim, fingerprint, options.terms.hold, said)? {
+            return Ok(code);
+        }
         if claim.extend(options.terms.lease).await? == Ended::Superseded {
             return Ok(superseded(said));
+        }
+        if let Some(activity) = &options.activity {
+            claim.set_activity(Some(activity)).await?;
         }
         show_claim(&claim, options.store.json)?;
         return Ok(0);
@@ -189,6 +197,33 @@ pub(super) async fn claim(
             Ok(answered.code)
         }
     }
+}
+
+/// What is asked for must be what the claim of the token is: nothing stricter can be added to it. The
+/// exit code where its payload is another one.
+fn stricter(
+    claim: &Claim<DynamoDb>,
+    given: Option<Fingerprint>,
+    hold: bool,
+    said: Said,
+) -> Result<Option<u8>, Error> {
+    let key = claim.key();
+    let lacks = match (claim.fingerprint(), given) {
+        (Some(stored), Some(given)) if stored != given => {
+            said.important(&format!(
+                "mismatch: {key} is bound to the payload {stored}, and {given} was given; the claim \
+                 was not extended"
+            ));
+            return Ok(Some(exit::MISMATCH));
+        }
+        (None, Some(_)) => "--fingerprint",
+        _ if hold && claim.policy() != Policy::Hold => "--hold",
+        _ => return Ok(None),
+    };
+    Err(Error::Usage(format!(
+        "{key} was claimed without {lacks}, which can't be added to a claim that is held; it was not \
+         extended. Leave that out, or release it and claim it again"
+    )))
 }
 
 /// Nobody has the token of this claim, so that nobody could end it: the key is given back.

@@ -13,6 +13,7 @@ mod claim;
 mod closing;
 mod held;
 mod look;
+mod messages;
 mod owner;
 mod tools;
 
@@ -39,6 +40,7 @@ use super::{Error, FileOrTable, by_hand, key, store};
 use crate::check::chain;
 use answer::{Answer, Word};
 use held::Held;
+use messages::Messages;
 use tools::Tool;
 
 /// The longest lease that a tool call may ask for: after it, a claim whose agent has gone silent
@@ -117,7 +119,8 @@ pub(super) async fn serve(
         held: Held::default(),
         closed,
     };
-    let running = match server.serve((stdin, tokio::io::stdout())).await {
+    let messages = Messages::new(stdin, tokio::io::stdout(), server.said);
+    let running = match server.serve(messages).await {
         Ok(running) => running,
         // The client has gone before it said anything, which is its right.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(0),

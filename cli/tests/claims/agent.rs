@@ -54,6 +54,11 @@ impl Agent {
         writeln!(self.stdin, "{line}").unwrap();
     }
 
+    /// Writes bytes as they are.
+    pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
+        self.stdin.write_all(bytes).unwrap();
+    }
+
     /// Sends a request; its id.
     pub(crate) fn ask(&mut self, method: &str, parameters: Value) -> u64 {
         self.last += 1;

@@ -105,6 +105,28 @@ fn p30_a7_the_token_extends_its_own_claim() {
     lab.run(&["claim", "k", "--owner", "stranger"]).with(82);
 }
 
+/// The token extends the claim as it was made: what is stricter is refused, never left out.
+#[test]
+fn a_claim_that_is_extended_is_the_one_that_is_asked_for() {
+    let lab = Lab::new();
+    let owner = lab.run(&["claim", "k"]).with(0).text();
+    let bound = lab.run(&["claim", "b", "--fingerprint", "x", "--hold"]);
+    let bound = bound.with(0).text();
+    let extend = |key: &str, owner: &str, more: &[&str]| {
+        lab.run(&[&["claim", key, "--owner", owner.trim()], more].concat())
+    };
+    for more in [&["--fingerprint", "x"][..], &["--hold"]] {
+        let told = extend("k", &owner, more).with(64).stderr;
+        assert!(told.contains(more[0]), "{told}");
+    }
+    extend("k", &owner, &["--activity", "on"]).with(0);
+    assert_eq!(lab.record("k")["activity"], "on");
+    extend("b", &bound, &["--fingerprint", "x", "--hold"]).with(0);
+    let told = extend("b", &bound, &["--fingerprint", "y"]).with(81).stderr;
+    assert!(told.contains("mismatch"), "{told}");
+    extend("b", &bound, &[]).with(0);
+}
+
 /// Case N42: all share one account, and only the token makes an owner.
 #[test]
 fn n42_without_the_token_nothing_can_be_ended() {

@@ -498,6 +498,75 @@ fn what_is_no_message_is_survived_and_a_cancelled_wait_stays_silent() {
     other.end().with(0);
 }
 
+/// Whoever asks gets an answer, also where the question can't be read.
+#[test]
+fn what_can_not_be_read_is_answered_by_its_id_where_it_has_one() {
+    let lab = Lab::new();
+    let mut agent = Agent::start(&lab, &[]);
+    let call = |id: u64, value: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"checkpoint","arguments":{{"key":"k","name":"n","value":{value}}}}}}}"#
+        )
+    };
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    for (id, value) in [(101, r#""\ud83d""#), (102, "1e400"), (103, &deep)] {
+        agent.say(&call(id, value));
+        let answer = agent.answer(id);
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    let mut bytes = call(104, "\"?\"").into_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'?').unwrap();
+    bytes[at] = 0xff;
+    bytes.push(b'\n');
+    agent.say_bytes(&bytes);
+    assert_eq!(agent.answer(104)["error"]["code"], -32602);
+    // A call of another form is no unknown method.
+    let id = agent.ask("tools/call", json!({ "name": "claim", "arguments": "str" }));
+    let answer = agent.answer(id);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert!(answer.to_string().contains("`arguments` an object"));
+    let id = agent.ask("no/such", json!({}));
+    assert_eq!(agent.answer(id)["error"]["code"], -32601);
+    // Without an id that can be read; a notification and an answer are never answered.
+    agent.say("{\"jsonrpc\":\"2.0\",");
+    until("the answer", || {
+        let messages = agent.messages();
+        let mut found = messages.iter().filter(|one| one["error"]["code"] == -32700);
+        found
+            .next()
+            .map(|one| assert!(one["id"].is_null(), "{one}"))
+    });
+    agent.say(r#"{"jsonrpc":"2.0","method":"notifications/x","params":"\ud83d"}"#);
+    agent.say(r#"{"jsonrpc":"2.0","id":9,"error":{"code":1,"message":"\ud83d"}}"#);
+    agent.get("get_claim", key(), "absent");
+    let errors = agent.messages().into_iter();
+    assert_eq!(errors.filter(|one| one["error"].is_object()).count(), 7);
+    let ended = agent.end().with(0);
+    assert!(ended.stderr.contains("answered with -32700"), "{ended:?}");
+}
+
+/// A claim stands as it was made: what is stricter is refused, never left out.
+#[test]
+fn a_repeated_claim_is_refused_where_it_asks_for_more() {
+    let lab = Lab::new();
+    let mut agent = Agent::start(&lab, &[]);
+    agent.get("claim", key(), "claimed");
+    for more in [
+        json!({ "key": KEY, "hold": true }),
+        json!({ "key": KEY, "fingerprint": "x" }),
+    ] {
+        let told = agent.get("claim", more, "refused");
+        assert!(told["problem"].as_str().unwrap().contains("yours already"));
+    }
+    agent.get("claim", key(), "claimed");
+    let strict = json!({ "key": "strict", "hold": true, "fingerprint": "x" });
+    agent.get("claim", strict.clone(), "claimed");
+    agent.get("claim", strict, "claimed");
+    agent.get("claim", json!({ "key": "strict" }), "claimed");
+    let other = json!({ "key": "strict", "fingerprint": "y" });
+    agent.get("claim", other, "mismatch");
+}
+
 #[test]
 fn n43_a_store_that_does_not_answer_is_no_lost_race() {
     let lab = Lab::new();

@@ -15,6 +15,11 @@ pub(super) const CLAIMED_ALREADY: &str = "You hold this key already: it is the s
 lease is extended. Go on where you were. If another task of yours has claimed it, that one does the \
 work: stop.";
 
+pub(super) const HELD_OTHERWISE: &str = "You hold this key already, and the claim stands as it was \
+made: what you ask for now can't be added to it, and nothing was changed. If nothing was done under it \
+yet, release it and claim it again as you need it. Otherwise claim it again without what was refused, \
+or tell a person.";
+
 pub(super) const IN_FLIGHT: &str = "Somebody else is doing this. Don't do it. wait returns the \
 result when there is one, and tells you if the key becomes free.";
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use firstclaim::claims::{Claimed, Ended, Resumed};
+use firstclaim::claims::{Claim, Claimed, Ended, Resumed};
 use firstclaim::clock::Source;
+use firstclaim::store::dynamodb::DynamoDb;
 use firstclaim::{
     Answer as Said, ClaimError, Fingerprint, Key, Outcome, Owner, Policy, StoredFailure,
 };
@@ -34,6 +35,8 @@ struct Asked {
     fingerprint: Option<Fingerprint>,
     activity: Option<String>,
     policy: Policy,
+    /// Whether this call itself wants the key held.
+    hold: bool,
 }
 
 impl Server {
@@ -85,6 +88,7 @@ impl Server {
                 .fingerprint
                 .map(|text| Fingerprint::of_bytes(text.as_bytes())),
             activity: given.activity.filter(|text| !text.is_empty()),
+            hold: given.hold == Some(true),
             policy: match given.hold {
                 Some(true) => Policy::Hold,
                 _ => config.policy,
@@ -100,6 +104,9 @@ impl Server {
             Ok(Resumed::Foreign(_) | Resumed::Gone) => return None,
             Err(error) => return unknown(error),
         };
+        if let Some(refused) = stricter(asked, &claim) {
+            return Some(refused);
+        }
         match claim.extend(asked.lease).await {
             Ok(Ended::Recorded) => {}
             Ok(Ended::Superseded) => return None,
@@ -118,7 +125,7 @@ impl Server {
     }
 
     /// A claim that this process does not hold, as far as it knows.
-    async fn anew(&self, asked: Asked, mine: &mut Option<Mine>) -> Told {
+    async fn anew(&self, mut asked: Asked, mine: &mut Option<Mine>) -> Told {
         // With the token of a call that stayed unanswered, what that one may have claimed is found.
         let unanswered = mine.take().map(|mine| mine.owner);
         let retried = unanswered.is_some();
@@ -139,7 +146,7 @@ impl Server {
         if let Some(fingerprint) = asked.fingerprint {
             once = once.fingerprint(fingerprint);
         }
-        if let Some(activity) = asked.activity {
+        if let Some(activity) = asked.activity.take() {
             once = once.activity(activity);
         }
         let claiming = self.origin.clone().scope(once.claim());
@@ -150,6 +157,10 @@ impl Server {
                     until: claim.ends(),
                     ..known
                 });
+                // An unanswered call may have made it, and asked for less.
+                if let Some(refused) = stricter(&asked, &claim).filter(|_| retried) {
+                    return Ok(refused);
+                }
                 let advice = match claim.attempt() {
                     1 => advice::CLAIMED,
                     _ => advice::CLAIMED_AFTER_OTHERS,
@@ -228,6 +239,26 @@ impl Server {
             ..answer
         }
     }
+}
+
+/// Why the claim that is held is not what is asked for now; `None` where it is.
+fn stricter(asked: &Asked, claim: &Claim<DynamoDb>) -> Option<Answer> {
+    let problem = match (claim.fingerprint(), asked.fingerprint) {
+        (Some(stored), Some(given)) if stored != given => {
+            return Some(mismatch(&asked.key, stored, given));
+        }
+        (None, Some(_)) => {
+            "the key is yours already, without a fingerprint, and can't be bound to one any more"
+        }
+        _ if asked.hold && claim.policy() != Policy::Hold => {
+            "the key is yours already, without hold, and can't be put under it any more"
+        }
+        _ => return None,
+    };
+    Some(Answer {
+        problem: Some(problem.to_owned()),
+        ..Answer::about(&asked.key, Word::Refused, advice::HELD_OTHERWISE)
+    })
 }
 
 fn mismatch(key: &Key, stored: Fingerprint, given: Fingerprint) -> Answer {
