@@ -31,6 +31,19 @@ class Emulator:
         self.process: subprocess.Popen | None = None
 
     def __enter__(self) -> "Emulator":
+        for _ in range(3):
+            self.start()
+            try:
+                until("the emulator's start", 60, self.answers)
+                return self
+            except RuntimeError as ended:
+                # Perhaps somebody else took its port in between.
+                failure = ended
+            self.port = free_port()
+            self.endpoint = f"http://127.0.0.1:{self.port}"
+        raise failure
+
+    def start(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "tmp").mkdir(parents=True)
         environment = {
@@ -58,8 +71,6 @@ class Emulator:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        until("the emulator's start", 60, self.answers)
-        return self
 
     def __exit__(self, *_) -> None:
         self.process.terminate()

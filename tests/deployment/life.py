@@ -333,7 +333,7 @@ def redrive_a_dead_letter(world: World) -> None:
     settle_rerun(world, key)
     redrive(world, letter)
     world.applied([event])
-    assert world.record(key)["status"]["S"] == "COMPLETED"
+    until("its record", SOON, lambda: world.record(key)["status"]["S"] == "COMPLETED")
 
 
 def take_letter(world: World) -> dict:
@@ -403,13 +403,12 @@ def update_while_events_flow(world: World) -> None:
 
 def see_the_killed_one_taken_over(world: World) -> None:
     event = world.killed
-
-    def applied():
-        return world.target.effects_of([event.delivery]) == [1]
-
-    until("the takeover", TAKEOVER, applied)
+    until("the takeover", TAKEOVER, lambda: all(world.target.effects_of([event.delivery])))
     requests = world.target.requests_of(event.delivery)
-    assert [one["firstclaim-attempt"] for one in requests] == ["1", "2"], requests
+    attempts = [int(one["firstclaim-attempt"]) for one in requests]
+    # The second one, unless the update has ended a worker that had just taken over.
+    assert attempts[0] == 1 and len(attempts) > 1, requests
+    assert attempts == sorted(set(attempts)), requests
     assert len({one["idempotency-key"] for one in requests}) == 1, requests
 
 

@@ -107,7 +107,8 @@ async fn n36_an_operation_is_answered_twice_alike(lab: &Lab) -> anyhow::Result<(
 async fn p91_a28_an_operation_in_flight_is_a_conflict(lab: &Lab) -> anyhow::Result<()> {
     let (webhook, other) = (lab.webhook().await?, lab.webhook().await?);
     let (delivery, gate) = (operation(lab)?, Gate::new());
-    lab.sqs.plan("SendMessage", [Step::Hold(gate.clone())]);
+    // Each attempt, so that the first door can't get through before the second one has asked.
+    lab.sqs.always("SendMessage", Step::Hold(gate.clone()));
     let first = deliver(&webhook, &delivery);
     let second = async {
         gate.reached(1).await;

@@ -62,7 +62,7 @@ async fn a18_a_completion_that_comes_behind_a_takeover_changes_nothing(
     let (batch, gate) = (lab.queues.receive(WORK, 1), Gate::new());
     lab.dynamodb.always("UpdateItem", Step::Hold(gate.clone()));
     let answer = first
-        .invoke_within(&batch.event(), Duration::from_secs(2))
+        .invoke_within(&batch.event(), Duration::from_secs(5))
         .await?;
     ensure!(
         returned(&answer)?.contains(&batch.messages[0].id),
@@ -71,7 +71,7 @@ async fn a18_a_completion_that_comes_behind_a_takeover_changes_nothing(
     gate.reached(1).await;
     let held = lab.dynamodb.calls()["UpdateItem"];
     lab.queues.abandon(&batch);
-    poll::until("the takeover", Duration::from_secs(20), async || {
+    poll::until("the takeover", Duration::from_secs(40), async || {
         let answer = lab.work(&second, 1).await?;
         Ok(returned(&answer)?.is_empty().then_some(()))
     })
@@ -110,7 +110,7 @@ async fn a3_a_worker_killed_before_its_call_is_followed_under_hold(
     lab.dynamodb.plan("UpdateItem", [Step::Hold(gate.clone())]);
     let event = batch.event();
     {
-        let work = first.invoke_within(&event, Duration::from_secs(1));
+        let work = first.invoke_within(&event, Duration::from_secs(4));
         tokio::pin!(work);
         tokio::select! {
             ended = &mut work => anyhow::bail!("it ended before its mark was written: {ended:?}"),
@@ -124,7 +124,7 @@ async fn a3_a_worker_killed_before_its_call_is_followed_under_hold(
         "nothing says that it went out"
     );
     lab.queues.abandon(&batch);
-    poll::until("the takeover", Duration::from_secs(15), async || {
+    poll::until("the takeover", Duration::from_secs(30), async || {
         let answer = lab.work(&second, 1).await?;
         Ok(returned(&answer)?.is_empty().then_some(()))
     })
@@ -193,7 +193,7 @@ async fn nothing_goes_on_behind_the_answer(lab: &Lab) -> anyhow::Result<()> {
     lab.target.plan([Behaviour::Apply, Behaviour::Apply]);
     lab.target.always(Behaviour::Hang(gate.clone()));
     let answer = worker
-        .invoke_within(&batch.event(), Duration::from_secs(2))
+        .invoke_within(&batch.event(), Duration::from_secs(5))
         .await?;
     let back = returned(&answer)?;
     assert_eq!(back.len(), 6, "{answer}");

@@ -4,7 +4,9 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context;
 use integration::Lab;
 use integration::lab::{Log, Suite};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -102,12 +104,18 @@ pub(crate) fn trials(
     tests.into_iter().map(trial).collect()
 }
 
+/// How long a test may take: much longer than any does, so that one that waits for what does not come
+/// ends with its log.
+const LIMIT: Duration = Duration::from_secs(300);
+
 fn conduct(suite: Suite, runtime: &Runtime, run: fn(Arc<Lab>) -> Running) -> Result<(), Failed> {
     let log = Log::default();
     let shared = log.clone();
     let test = runtime.spawn(async move {
         let lab = Arc::new(Lab::new(suite, shared).await?);
-        run(Arc::clone(&lab)).await?;
+        let run = tokio::time::timeout(LIMIT, run(Arc::clone(&lab)));
+        run.await
+            .context("it waited for something that did not come")??;
         lab.close().await
     });
     let failure = match runtime.block_on(test) {

@@ -57,7 +57,7 @@ pub(crate) const REPO: &str = "teams/platform/website";
 pub(crate) const BRANCH: &str = r#"[{"kind":"branch","target":"codex/thread-42"}]"#;
 
 /// The time of an invocation that a test lets lapse.
-const SHORT: Duration = Duration::from_secs(3);
+const SHORT: Duration = Duration::from_secs(5);
 
 /// How long a takeover is waited for: the rest of a lease, and then some.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -508,7 +508,7 @@ async fn a_late_owner_does_not_post_beside_the_new_one(lab: &Lab) -> anyhow::Res
     lab.queues.send(WORK, &event(42, "1").to_string());
     let batch = lab.queues.receive(WORK, 1);
     let batchs_event = batch.event();
-    let lates = late.invoke_within(&batchs_event, Duration::from_secs(5));
+    let lates = late.invoke_within(&batchs_event, Duration::from_secs(8));
     tokio::pin!(lates);
     tokio::select! {
         ended = &mut lates => anyhow::bail!("{ended:?}"),

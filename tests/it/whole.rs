@@ -127,7 +127,7 @@ async fn a_killed_owner_is_followed_by_the_next(lab: &Lab) -> anyhow::Result<()>
     lab.target.plan([Behaviour::Hang(gate.clone())]);
     let event = batch.event();
     {
-        let work = first.invoke_within(&event, Duration::from_secs(1));
+        let work = first.invoke_within(&event, Duration::from_secs(4));
         tokio::pin!(work);
         tokio::select! {
             ended = &mut work => anyhow::bail!("it ended while the target hung: {ended:?}"),
@@ -143,7 +143,7 @@ async fn a_killed_owner_is_followed_by_the_next(lab: &Lab) -> anyhow::Result<()>
     // Before the lease is over nobody may work; after it the next delivery takes over.
     let early = lab.work(&second, 1).await?;
     assert_eq!(returned(&early)?.len(), 1, "the lease still ran");
-    poll::until("the takeover", Duration::from_secs(15), async || {
+    poll::until("the takeover", Duration::from_secs(30), async || {
         let answer = lab.work(&second, 1).await?;
         Ok(returned(&answer)?.is_empty().then_some(()))
     })
@@ -183,7 +183,7 @@ async fn a3_a_killed_owner_is_held_under_hold(lab: &Lab) -> anyhow::Result<()> {
     lab.target.plan([Behaviour::Hang(gate.clone())]);
     let event = batch.event();
     {
-        let work = first.invoke_within(&event, Duration::from_millis(500));
+        let work = first.invoke_within(&event, Duration::from_secs(4));
         tokio::pin!(work);
         tokio::select! {
             ended = &mut work => anyhow::bail!("it ended while the target hung: {ended:?}"),
@@ -192,7 +192,7 @@ async fn a3_a_killed_owner_is_held_under_hold(lab: &Lab) -> anyhow::Result<()> {
     }
     first.kill().await?;
     lab.queues.abandon(&batch);
-    poll::until("the hold", Duration::from_secs(15), async || {
+    poll::until("the hold", Duration::from_secs(30), async || {
         let answer = lab.work(&second, 1).await?;
         Ok(returned(&answer)?.is_empty().then_some(()))
     })

@@ -11,7 +11,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// What a stub does with a request.
@@ -26,6 +26,8 @@ pub(crate) enum Reply {
 #[derive(Debug)]
 pub(crate) struct Server {
     address: SocketAddr,
+    /// Bound and not listening, so that the port stays this server's while it is stopped.
+    _reserved: TcpSocket,
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -36,12 +38,18 @@ impl Server {
         H: Fn(Request<Bytes>) -> F + Clone + Send + 'static,
         F: Future<Output = Reply> + Send + 'static,
     {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .await
-            .context("no loopback port")?;
-        let address = listener.local_addr()?;
+        let reserved = TcpSocket::new_v4()?;
+        reserved.set_reuseaddr(true)?;
+        let port = reserved.bind((Ipv4Addr::LOCALHOST, 0).into());
+        port.context("no loopback port")?;
+        let address = reserved.local_addr()?;
+        let listener = TcpListener::bind(address).await?;
         let accepting = Mutex::new(Some(tokio::spawn(accept(listener, handler))));
-        Ok(Self { address, accepting })
+        Ok(Self {
+            address,
+            _reserved: reserved,
+            accepting,
+        })
     }
 
     /// Where it listens, as `http://127.0.0.1:port`.
@@ -70,9 +78,7 @@ impl Server {
         H: Fn(Request<Bytes>) -> F + Clone + Send + 'static,
         F: Future<Output = Reply> + Send + 'static,
     {
-        let listener = TcpListener::bind(self.address)
-            .await
-            .context("the port was taken meanwhile")?;
+        let listener = TcpListener::bind(self.address).await?;
         let task = tokio::spawn(accept(listener, handler));
         let mut accepting = self.accepting.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(former) = accepting.replace(task) {

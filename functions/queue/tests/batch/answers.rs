@@ -19,7 +19,7 @@ fn plan(policy: Policy, dead_letters: bool) -> Plan {
     Plan {
         policy,
         dead_letters,
-        timeout: Duration::from_millis(300),
+        timeout: Duration::from_secs(1),
         ..Plan::default()
     }
 }
@@ -254,7 +254,7 @@ async fn a_slow_target_is_given_up_before_the_claim_ends() {
         ..Plan::default()
     };
     let rig = Rig::answering(plan, answer_in_body).await;
-    let deadline = crate::rig::NOW.after(Duration::from_millis(400));
+    let deadline = crate::rig::NOW.after(Duration::from_secs(4));
     let records = serde_json::json!({"Records": [record("m", &body("k", 0))]});
     let answer = rig.worker.handle(rig.event_until(deadline, records)).await;
     assert_eq!(answer.batch_item_failures.len(), 1);

@@ -435,14 +435,12 @@ async fn a_record_that_hangs_does_not_keep_the_answer_of_the_others() {
         record("h", &body("hangs", 200)),
         record("b", &body("b", 200)),
     ]});
-    let deadline = NOW.after(Duration::from_secs(1));
+    let time = Duration::from_secs(4);
+    let deadline = NOW.after(time);
     let started = tokio::time::Instant::now();
     let answer = hanging.handle(rig.event_until(deadline, records)).await;
     assert_eq!(serde_json::to_string(&answer).unwrap(), returned(&["h"]));
-    assert!(
-        started.elapsed() < Duration::from_secs(1),
-        "before the deadline"
-    );
+    assert!(started.elapsed() < time, "before the deadline");
 }
 
 /// Waits for a condition that another task brings about.

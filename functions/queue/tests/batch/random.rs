@@ -29,7 +29,7 @@ const SLOW: u16 = 0;
 
 /// How long the target is waited for: long enough for a busy machine, as most cases have no slow
 /// record.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(600);
 
 #[derive(Clone, Debug)]
 enum Kind {
