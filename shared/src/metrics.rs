@@ -63,7 +63,7 @@ pub enum Metric {
 
 impl Metric {
     /// All metrics: what a dashboard can show.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: &'static [Self] = &[
         Self::Performed,
         Self::Replayed,
         Self::ReplayedFailure,

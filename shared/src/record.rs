@@ -143,8 +143,9 @@ pub struct Omitted {
     pub reason: String,
 }
 
-/// The result or the remembered failure, as it stands in the record.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// The result or the remembered failure, as it stands in the record. Its `Debug` hides the id of a
+/// companion, which carries its owner's token.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Data {
     /// JSON text, byte for byte as it was first serialised.
     Inline(String),
@@ -157,6 +158,20 @@ pub enum Data {
     },
     /// Not kept.
     Omitted(Omitted),
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inline(text) => f.debug_tuple("Inline").field(text).finish(),
+            Self::Companion { id: _, note } => f
+                .debug_struct("Companion")
+                .field("id", &format_args!("…"))
+                .field("note", note)
+                .finish(),
+            Self::Omitted(note) => f.debug_tuple("Omitted").field(note).finish(),
+        }
+    }
 }
 
 /// The record of one key, read leniently: attributes that another tool left out are `None`.

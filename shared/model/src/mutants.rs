@@ -49,7 +49,7 @@ pub(crate) fn all() -> Vec<Mutant> {
             })
         })
     });
-    let rules = Rule::ALL.into_iter().map(|rule| Mutant {
+    let rules = Rule::ALL.iter().copied().map(|rule| Mutant {
         name: format!("decision without {rule:?}"),
         removal: Removal::Rule(rule),
     });

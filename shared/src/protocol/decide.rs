@@ -209,7 +209,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: &'static [Self] = &[
         Self::OwnClaim,
         Self::OwnClaimContent,
         Self::OwnEnd,

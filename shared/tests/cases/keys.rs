@@ -296,3 +296,36 @@ proptest! {
         prop_assert_eq!(one.stored() == other.stored(), one == other);
     }
 }
+
+#[test]
+fn a_key_is_read_back_as_it_was_written_and_nothing_else_is_one() {
+    for key in [
+        Key::new("orders", "order-42").unwrap(),
+        Key::new("accept.github", "a#b#c").unwrap(),
+        Key::new("orders", "\"quoted\" \\ имя").unwrap(),
+        Key::new("orders", "x".repeat(5000)).unwrap(),
+        Key::join("orders", &["ab".into(), 1.into()]).unwrap(),
+    ] {
+        let json = serde_json::to_string(&key).unwrap();
+        assert_eq!(serde_json::from_str::<Key>(&json).unwrap(), key);
+        let value = serde_json::to_value(&key).unwrap();
+        assert_eq!(serde_json::from_value::<Key>(value).unwrap(), key);
+        let read: Key = key.to_string().parse().unwrap();
+        assert_eq!((read.scope(), read.id()), (key.scope(), key.id()));
+        assert_eq!(read.stored(), key.stored());
+    }
+    for text in [
+        "",
+        "orders",
+        "#id",
+        "orders#",
+        "orders#a\nb",
+        "orders#a\u{1f}b",
+    ] {
+        let json = serde_json::to_string(text).unwrap();
+        let error = serde_json::from_str::<Key>(&json).unwrap_err();
+        let told = text.parse::<Key>().unwrap_err();
+        assert!(error.to_string().starts_with(&told.to_string()), "{error}");
+    }
+    assert!(serde_json::from_str::<Key>("7").is_err());
+}

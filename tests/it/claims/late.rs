@@ -232,8 +232,9 @@ async fn a_late_copy_of_a_claim_changes_nothing(lab: &Lab) -> anyhow::Result<()>
         anyhow::bail!("a late claim began anew");
     };
     assert_eq!(
-        outcome.typed::<String>().answer,
-        Answer::Replayed("first".to_owned())
+        outcome.answer,
+        Answer::Replayed(r#""first""#.to_owned()),
+        "as JSON text"
     );
     replays(&other, &key, "first").await
 }

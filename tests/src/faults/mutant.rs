@@ -38,7 +38,7 @@ impl Mutant {
                 all.extend(mutant.filter(|new| !all.contains(new)));
             }
         }
-        all.extend(Rule::ALL.map(Self::Rule));
+        all.extend(Rule::ALL.iter().copied().map(Self::Rule));
         all
     }
 
