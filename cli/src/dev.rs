@@ -56,6 +56,14 @@ pub struct Options {
         conflicts_with = "endpoint"
     )]
     pub dynamodb_port: u16,
+    /// Port of the local queue, for those who send to it themselves (0: any free one)
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub queue_port: u16,
     /// Use the DynamoDB at this URL (DynamoDB Local, or the real one) in place of the embedded one
     #[arg(long, value_name = "URL", value_parser = url)]
     pub endpoint: Option<String>,
@@ -79,6 +87,7 @@ impl Default for Options {
         Self {
             port: 9000,
             dynamodb_port: 8000,
+            queue_port: 0,
             endpoint: None,
             data: PathBuf::from(".firstclaim"),
             in_memory: false,

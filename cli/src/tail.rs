@@ -262,6 +262,7 @@ pub async fn run(
     )?;
     let lines = Lines::new(options.quiet, options.json);
     lines.note(&format!("position in {}", position.file().display()));
+    lines.note(&destination.records());
     let gaps = match options.gaps.is_empty() {
         true => GAPS.map(str::to_owned).to_vec(),
         false => options.gaps,

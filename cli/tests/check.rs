@@ -75,3 +75,18 @@ fn check(arguments: &[&str]) -> Output {
         .output()
         .unwrap()
 }
+
+/// What the SDK says in several lines is shown in one.
+#[test]
+fn missing_credentials_are_told_in_one_line() {
+    let output = Command::new(env!("CARGO_BIN_EXE_firstclaim"))
+        .args(["check", "--table", "t", "--limit", "5s"])
+        .env_clear()
+        .env("AWS_REGION", "eu-west-1")
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("set AWS_REGION and credentials"), "{text}");
+    assert!(!text.contains(r"\n"), "{text}");
+}

@@ -50,6 +50,19 @@ fn of_50_identical_deliveries_at_once_one_has_an_effect() {
 }
 
 #[test]
+fn the_queue_has_the_port_that_was_chosen() {
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let told = refuse(&["--in-memory", "--queue-port", &port], 1);
+    assert!(told.contains("--queue-port"), "{told}");
+    drop(taken);
+    let dev = Dev::start(&["--in-memory", "--queue-port", &port]);
+    let (_, lines) = dev.stop("TERM");
+    let url = format!("http://127.0.0.1:{port}/000000000000/firstclaim ");
+    assert!(lines.iter().any(|line| line.contains(&url)), "{lines:#?}");
+}
+
+#[test]
 fn after_a_restart_a_duplicate_has_no_effect() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");

@@ -28,6 +28,8 @@ pub(super) struct Settings {
     pub(super) senders: SendersFrom,
     /// The targets, with the name of the variable or sender that names each.
     pub(super) targets: Vec<(String, reqwest::Url)>,
+    /// Whether a target is named that can't be used.
+    pub(super) target_at_fault: bool,
     pub(super) token: TokenSource,
     /// The threads server, with the target's settings that its client shares.
     pub(super) threads: Option<(ThreadsSettings, TargetSettings)>,
@@ -128,6 +130,7 @@ impl Settings {
             longest_lease: defaults.longest_lease,
             senders: senders_from(lookup("SENDERS"), lookup("SENDERS_SECRET_ARN")),
             targets,
+            target_at_fault: at_fault(&faults, "TARGET_URL") && lookup("TARGET_URL").is_some(),
             token,
             threads: worker.as_ref().and_then(|worker| {
                 let threads = worker.threads.clone()?;

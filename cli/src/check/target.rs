@@ -18,7 +18,12 @@ use super::trouble::{root, sdk};
 /// whether it takes the token and the operation only a real one can show.
 pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     if settings.targets.is_empty() {
-        let found = "TARGET_URL is not set, or at fault, and there is no --target-url";
+        let found = match settings.target_at_fault {
+            true => {
+                "TARGET_URL (--target-url) is set, but can't be used: see the line of the settings"
+            }
+            false => "TARGET_URL is not set, and there is no --target-url",
+        };
         return vec![Finding::skipped("target", found)];
     }
     let http = match client(settings.limit) {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::senders::{DEVELOPMENT, TOKEN};
 use super::stack::{Stack, TABLE};
-use crate::escape::Escaped;
+use crate::escape::{Escaped, Quoted};
 
 /// The text, with its last line end.
 pub(super) fn text(stack: &Stack) -> String {
@@ -87,13 +87,14 @@ pub(super) fn text(stack: &Stack) -> String {
     let _ = write!(
         text,
         "\nLook whether all of it works:\n\n  \
-         firstclaim check --table {TABLE} --endpoint {endpoint} \\\n    \
+         firstclaim check --table {TABLE} --endpoint {} \\\n    \
          --queue-url {} \\\n    \
          --dead-letter-url {} \\\n    \
          --target-url {}\n",
+        Quoted(&stack.dynamodb),
         stack.queue_url,
         stack.dead_letter_url,
-        Escaped(stack.target.as_ref().unwrap_or(&stack.target_url)),
+        Quoted(stack.target.as_ref().unwrap_or(&stack.target_url)),
     );
     text.push_str("\nTimes are UTC. Ctrl-C ends it.\n\n");
     text

@@ -255,7 +255,7 @@ impl Ports {
                 Some(_) => None,
                 None => Some(Listener::chosen(options.dynamodb_port, "--dynamodb-port").await?),
             },
-            sqs: Listener::free().await?,
+            sqs: Listener::chosen(options.queue_port, "--queue-port").await?,
             target: match &options.target {
                 Some(_) => None,
                 None => Some(Listener::free().await?),

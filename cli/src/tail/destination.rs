@@ -37,6 +37,20 @@ pub(super) enum Handed {
 }
 
 impl Destination {
+    /// Where what becomes of an event can be looked up, in words: whose record it is depends on the
+    /// one that takes it.
+    pub(super) fn records(&self) -> String {
+        match self {
+            Self::Queue(_) => "the record of KEY is queue#KEY; where the worker has THREADS_URL, \
+                               that of a thread's event is KEY itself"
+                .to_owned(),
+            Self::Webhook(webhook) => format!(
+                "the record of KEY is {}#KEY, unless that sender has an operation_key",
+                webhook.sender()
+            ),
+        }
+    }
+
     pub(super) async fn hand_over(&self, event: &Event, source: &impl Source) -> Handed {
         match self {
             Self::Queue(queue) => queue.send(event).await,

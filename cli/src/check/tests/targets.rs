@@ -83,3 +83,19 @@ async fn a_target_that_can_not_be_reached_is_a_fault() {
     let report = run(&format!("http://{}/", silent.address)).report().await;
     report.only("target").is(Status::Fault, &[]);
 }
+
+#[tokio::test]
+async fn a_target_that_is_named_and_can_not_be_used_is_not_called_missing() {
+    let mut run = Run::new();
+    run.options.target_url = Some("http://example.com/".to_owned());
+    run.options.limit = Duration::from_secs(2);
+    let report = run.report().await;
+    report
+        .only("target")
+        .is(Status::Skipped, &["can't be used"]);
+    report.only("settings").is(Status::Fault, &["https"]);
+    let report = Run::new().report().await;
+    report
+        .only("target")
+        .is(Status::Skipped, &["there is no --target-url"]);
+}

@@ -66,6 +66,16 @@ impl Webhook {
             .map_err(|why| Error::Usage(format!("the secret {why}")))
     }
 
+    /// The sender's name, as webhooks of this project have it: the last part of the path.
+    pub(super) fn sender(&self) -> String {
+        let shown = shown(&self.url);
+        let (_, name) = shown
+            .trim_end_matches('/')
+            .rsplit_once('/')
+            .unwrap_or_default();
+        name.to_owned()
+    }
+
     pub(super) async fn post(&self, event: &Event, source: &impl Source) -> Handed {
         // Signed for each try: a time stamp is good for minutes only.
         let headers = match self.headers(&event.delivery, event.body.as_bytes(), source.now()) {
