@@ -83,7 +83,7 @@ async fn a35_of_fifty_parallel_deliveries_to_five_processes_one_runs() {
     assert_eq!((performed, lab.effects()), (1, 1));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn p18_many_keys_at_once_never_get_each_others_results() {
     let lab = Lab::new();
     let claims = lab.process();

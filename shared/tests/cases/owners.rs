@@ -1,5 +1,6 @@
 //! Who may write: lost replies, late writes, losers.
 
+use firstclaim::claims::{Resolution, Settling};
 use firstclaim::metrics::Metric;
 use firstclaim::protocol::Write;
 use firstclaim::record::Data;
@@ -287,9 +288,10 @@ async fn n37_a_release_whose_reply_was_lost_is_done() {
 #[tokio::test]
 async fn n42_twenty_processes_with_one_key_have_one_winner_and_only_it_may_end_the_claim() {
     let lab = Lab::new();
+    let processes: Vec<_> = (0..20).map(|_| tokio::spawn(lab.once().claim())).collect();
     let mut winner = Vec::new();
-    for _ in 0..20 {
-        if let firstclaim::Claimed::Held(claim) = lab.once().claim().await.unwrap() {
+    for process in processes {
+        if let firstclaim::Claimed::Held(claim) = process.await.unwrap().unwrap() {
             winner.push(claim);
         }
     }
@@ -302,7 +304,7 @@ async fn n42_twenty_processes_with_one_key_have_one_winner_and_only_it_may_end_t
             error: None,
         },
         Write::Finish {
-            owner: stranger,
+            owner: stranger.clone(),
             status: Status::Completed,
             data: Data::Inline("0".to_owned()),
             expiration: stands.expiration.unwrap(),
@@ -311,6 +313,14 @@ async fn n42_twenty_processes_with_one_key_have_one_winner_and_only_it_may_end_t
         let written = lab.memory.write(&stands.id, &write).await.unwrap();
         assert!(matches!(written, Written::Refused(_)), "{written:?}");
     }
+    // A settle names what was seen, and a guess at the owner is not what is there.
+    let guessed = firstclaim::Record {
+        owner: Some(stranger),
+        ..stands.clone()
+    };
+    let claims = lab.process();
+    let settled = claims.settle(&guessed, Resolution::Forget, "ada", "a guess");
+    assert!(matches!(settled.await.unwrap(), Settling::Changed(_)));
     assert_eq!(lab.record(), stands);
 }
 
