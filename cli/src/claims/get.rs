@@ -10,7 +10,7 @@ use crate::escape::Escaped;
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Exit codes: 0 shown, 1 there is no record, 64 usage, 69 the store did not \
-answer. A key without '#' is in the scope 'cli'."
+answer, or is not there. A key without '#' is in the scope 'cli'."
 )]
 pub struct Options {
     /// The key

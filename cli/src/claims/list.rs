@@ -22,7 +22,7 @@ const CELL: usize = 48;
 This is a scan: it reads, and bills, the whole table, whatever is shown of it. With --json, one \
 record a line.
 
-Exit codes: 0 listed, 64 usage, 69 the store did not answer.")]
+Exit codes: 0 listed, 64 usage, 69 the store did not answer, or is not there.")]
 pub struct Options {
     /// Only records with this status
     #[arg(long, value_name = "STATUS", value_enum, ignore_case = true)]

@@ -14,13 +14,14 @@ use firstclaim::claims::{Claim, Claimed, Ended};
 use firstclaim::clock::Source;
 use firstclaim::record::Owner;
 use firstclaim::store::dynamodb::DynamoDb;
-use firstclaim::{Answer, Key, Outcome, Record, Status, StoredFailure};
+use firstclaim::{Answer, Key, Outcome, StoredFailure};
 
 mod attend;
 mod child;
 mod ending;
 mod orphans;
 mod output;
+mod replay;
 mod signals;
 mod stored;
 mod watchdog;
@@ -28,12 +29,10 @@ mod watchdog;
 pub use child::{ExecOptions, exec};
 pub use watchdog::run as watchdog;
 
-use super::answered::Answered;
 use super::by_hand::origin;
 use super::duration::{about, parse};
 use super::said::Said;
 use super::terms::Terms;
-use super::view::Text;
 use super::{Error, FileOrTable, SOURCE, exit, key, store};
 use attend::{Attended, Bounds, Course};
 use child::Program;
@@ -60,7 +59,7 @@ own, and Ctrl-C reaches it through this process.
 
 Exit codes: the command's own when it ran or is replayed; 64 usage, 69 the store did not answer, 75 \
 somebody is at it, 80 held, 81 bound to another payload, 82 superseded or lease lost; 126, 127 and \
-128+n as shells do.")]
+128+n as shells do. 1 too, where the command ended with 0 and its output could not be written.")]
 pub struct Options {
     /// The key: what the command is to be done once for
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
@@ -376,65 +375,6 @@ impl Run<'_> {
             ));
         }
     }
-
-    /// Somebody else was first: their result, or why there is none.
-    async fn answer(&self, outcome: Outcome<String>) -> Result<Ending, Error> {
-        let json = self.options.place.json;
-        let (key, attempt) = (outcome.key.clone(), outcome.attempt);
-        let text = match &outcome.answer {
-            Answer::Replayed(text) => Some(text.clone()),
-            // What is remembered of a failure can be more than its code and message.
-            Answer::ReplayedFailure(_) => self.failed_result(&key).await?,
-            _ => None,
-        };
-        let Some(text) = text else {
-            let answered = Answered::of(&outcome);
-            return Ok(Ending {
-                json: json.then(|| answered.json(&outcome)),
-                ..Ending::important(answered.code, answered.text)
-            });
-        };
-        let by = outcome.origin.request.as_deref();
-        let by = by.map_or_else(String::new, |request| format!(", claimed by {request}"));
-        let replayed = |more: &str| format!("replayed {key}, attempt {attempt}{by}: {more}");
-        Ok(match serde_json::from_str::<Stored>(&text) {
-            Ok(stored) => {
-                let code = stored.exit_code();
-                let more = format!("{}{}", told(code), stored.cut());
-                Ending {
-                    matters: false,
-                    json: json.then(|| stored.json(&key, attempt, "replayed", code)),
-                    replay: (!json).then_some(stored),
-                    ..Ending::important(code, replayed(&more))
-                }
-            }
-            // Recorded by another tool, or by `complete`.
-            Err(_) => {
-                let shown = serde_json::json!({
-                    "id": key,
-                    "outcome": "replayed",
-                    "attempt": attempt,
-                    "exit_code": 0,
-                });
-                let plain = serde_json::from_str::<String>(&text).ok();
-                Ending {
-                    matters: false,
-                    json: json.then(|| with_data(&shown, &text)),
-                    text: (!json).then(|| plain.unwrap_or(text)),
-                    ..Ending::important(0, replayed("a result that no run made"))
-                }
-            }
-        })
-    }
-
-    async fn failed_result(&self, key: &Key) -> Result<Option<String>, Error> {
-        let record: Option<Record> = self.claims.read(key).await?;
-        let Some(record) = record.filter(|record| record.status == Status::Failed) else {
-            return Ok(None);
-        };
-        let text = self.claims.result(&record).await?;
-        Ok(text.filter(|text| serde_json::from_str::<Stored>(text).is_ok()))
-    }
 }
 
 /// What stands in the record after the command.
@@ -449,19 +389,6 @@ enum Recorded {
     Superseded(u32),
     /// Nothing, and why.
     Nothing(String),
-}
-
-/// An object with one member more, `data`: foreign JSON with its digits.
-fn with_data(shown: &serde_json::Value, data: &str) -> String {
-    #[derive(serde::Serialize)]
-    struct With<'a> {
-        #[serde(flatten)]
-        shown: &'a serde_json::Value,
-        data: Text,
-    }
-    let data = Text::of(data);
-    // Texts and numbers: writing them can't fail.
-    serde_json::to_string(&With { shown, data }).unwrap_or_default()
 }
 
 fn failure(code: &str, message: &str) -> StoredFailure {

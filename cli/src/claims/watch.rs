@@ -24,7 +24,8 @@ const ALL: Duration = Duration::from_secs(3);
 #[command(after_help = "\
 One line per change (with --json, the whole record). One key is read twice a second; without a key \
 the whole table is scanned every three seconds, which DynamoDB bills. Ctrl-C ends it, with exit code \
-0; 69: the store did not answer at the start. Later it is asked again.")]
+0, and so does the end of whoever reads; 69: the store did not answer at the start. Later it is asked \
+again, and a file that is not there yet is waited for.")]
 pub struct Options {
     /// The key; without one, all
     pub key: Option<String>,
