@@ -42,12 +42,17 @@ pub(crate) fn outcome<T>(outcome: &Outcome<T>, took: Duration) {
     );
 }
 
-pub(crate) fn failed(key: &Key, attempt: u32, ending: Ending, code: &str, took: Duration) {
-    let outcome = match ending {
+/// The word for how an operation failed.
+pub(crate) fn word(ending: Ending) -> &'static str {
+    match ending {
         Ending::Permanent => "failed",
         Ending::DidNotHappen => "did_not_happen",
         Ending::Unknown => "unknown",
-    };
+    }
+}
+
+pub(crate) fn failed(key: &Key, attempt: u32, ending: Ending, code: &str, took: Duration) {
+    let outcome = word(ending);
     tracing::warn!(
         target: "firstclaim::outcome",
         key = key.as_str(),

@@ -245,6 +245,7 @@ impl<S: Store> Claim<S> {
         ending: Ending,
         failure: StoredFailure,
     ) -> Result<Ended, StoreError> {
+        self.span.record("outcome", telemetry::word(ending));
         telemetry::failed(
             self.key(),
             self.attempt(),

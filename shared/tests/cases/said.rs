@@ -138,6 +138,8 @@ async fn every_ending_of_a_failure_is_said_with_its_code_and_without_its_message
         operation_failure(ran.await);
         let line = heard.line(&["WARN", &code, &format!("outcome={outcome:?}")]);
         assert!(!line.contains("secret"), "{line}");
+        let span = heard.spans().remove(0);
+        assert!(span.ends_with(&format!("outcome={outcome:?}")), "{span}");
     }
 }
 

@@ -72,7 +72,8 @@ pub(crate) enum Found {
 /// How a call ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    Answered(Answer<String>),
+    /// With whether what the call had done was dropped.
+    Answered(Answer<String>, bool),
     /// The operation's own error; whether its end could be recorded.
     Operation {
         ending: Ending,
@@ -90,7 +91,8 @@ pub(crate) enum Ended {
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answered(answer) => write!(f, "{answer:?}"),
+            Self::Answered(answer, false) => write!(f, "{answer:?}"),
+            Self::Answered(answer, true) => write!(f, "{answer:?}, its own dropped"),
             Self::Operation { ending, recorded } => {
                 write!(f, "its own error, {ending:?}, recorded: {recorded}")
             }
@@ -277,7 +279,7 @@ impl Call {
             }
         };
         match outcome {
-            Ok(outcome) => Ended::Answered(outcome.answer),
+            Ok(outcome) => Ended::Answered(outcome.answer, outcome.dropped),
             Err(RunError::Operation {
                 failure, record, ..
             }) => Ended::Operation {

@@ -22,7 +22,9 @@ pub(crate) enum Due {
 impl Oracle {
     pub(crate) fn ended(&mut self, call: usize, ended: &Ended, now: i64) {
         let problem = match ended {
-            Ended::Answered(answer) => self.answer(call, answer, now),
+            Ended::Answered(answer, dropped) => self
+                .answer(call, answer, now)
+                .or_else(|| self.dropped(call, answer, *dropped)),
             Ended::Operation { ending, recorded } => self.own_error(call, *ending, *recorded),
             Ended::NotClaimed(error) => self.not_claimed(call, error),
             Ended::Panicked => (!self.calls[call].entered).then(|| "nothing ran".to_owned()),
@@ -95,6 +97,23 @@ impl Oracle {
             }),
             Answer::Superseded => self.superseded(call, facts, now),
             _ => Some("that is unknown".to_owned()),
+        }
+    }
+
+    /// A call whose operation ran, and that is not answered with its own result, says that it was
+    /// dropped; nobody else does.
+    fn dropped(&self, call: usize, answer: &Answer<String>, dropped: bool) -> Option<String> {
+        let facts = &self.calls[call];
+        let inspects = facts
+            .plan
+            .as_ref()
+            .is_some_and(|plan| plan.inspect.is_some());
+        let own = matches!(answer, Answer::Performed(_) | Answer::NotRecorded(_));
+        match dropped {
+            true if own => Some("it dropped its own answer".to_owned()),
+            true if !facts.entered && !inspects => Some("it had nothing to drop".to_owned()),
+            false if facts.entered && !own => Some("it hides that its operation ran".to_owned()),
+            _ => None,
         }
     }
 
@@ -227,7 +246,7 @@ impl Oracle {
     /// Compares what was due with what came.
     pub(crate) fn probed(&mut self, due: Due, ended: Option<&Ended>) {
         let came = match ended {
-            Some(Ended::Answered(answer)) => match answer {
+            Some(Ended::Answered(answer, _)) => match answer {
                 Answer::Performed(_) => Some(Due::Performed),
                 Answer::Replayed(_) | Answer::ReplayedFailure(_) | Answer::ResultOmitted(_) => {
                     Some(Due::Replayed)
