@@ -11,7 +11,7 @@ use firstclaim::{Answer, ClaimError, Claimed, Claims, Config, Key, StoreError};
 
 use super::finding::{Finding, bounded};
 use super::settings::Settings;
-use super::trouble::root;
+use super::trouble::{Trouble, root};
 use crate::dev::engine::{SELF_TEST_CLAIMS, SelfTestError, self_test};
 
 /// The scope of the probe's key. No sender's name has a dot, so that no sender's key can be one.
@@ -105,7 +105,10 @@ async fn check_claim(
             "claim",
             format!(
                 "one won, a second one lost, the result was replayed; {key} stays for an hour ({})",
-                root(&error)
+                match Trouble::of(&error) {
+                    Trouble::Denied => "there is no right to delete it".to_owned(),
+                    _ => root(&error),
+                }
             ),
         ),
         (Err(Refusal::Claim(ClaimError::Store(error))), _) => not_answered("claim", &error),

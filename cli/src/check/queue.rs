@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::finding::{Finding, bounded};
 use super::settings::Settings;
-use super::trouble::{Trouble, sdk};
+use super::trouble::Trouble;
 
 /// How often a message should be received before it is given up; AWS's advice for Lambda.
 const RECEIVES: u32 = 5;
@@ -63,7 +63,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     };
     let limit = settings.limit;
     let read = bounded("queue", limit, async {
-        let client = Client::new(&sdk(settings.sqs.as_deref(), limit).await);
+        let client = Client::new(&settings.sdk(settings.sqs.as_deref()).await);
         let queue = attributes(&client, "queue", url).await;
         (client, queue)
     });

@@ -6,7 +6,7 @@ use webhook::Senders;
 
 use super::finding::{Finding, bounded};
 use super::settings::{SendersFrom, Settings};
-use super::trouble::{Trouble, sdk};
+use super::trouble::Trouble;
 
 /// Reads the senders as the webhook does.
 pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
@@ -27,7 +27,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
         SendersFrom::Secret(arn) => {
             let endpoint = settings.secrets_manager.as_deref();
             let read = bounded("senders", settings.limit, async {
-                let client = Client::new(&sdk(endpoint, settings.limit).await);
+                let client = Client::new(&settings.sdk(endpoint).await);
                 read_secret(&client, "senders", arn).await
             });
             (arn.as_str(), read.await.unwrap_or_else(Err))

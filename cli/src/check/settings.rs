@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use aws_config::SdkConfig;
+use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
 use queue::config::{TargetSettings, ThreadsSettings, TokenSource};
 use serde_json::Value;
 
 use super::finding::Finding;
+use super::trouble::sdk;
 use super::{Error, Options};
 use crate::dev::is_loopback;
 
@@ -35,6 +38,8 @@ pub(super) struct Settings {
     pub(super) threads: Option<(ThreadsSettings, TargetSettings)>,
     pub(super) worker_timeout: Option<Duration>,
     pub(super) limit: Duration,
+    /// The environment's own credentials.
+    keys: Option<Credentials>,
     /// Which settings are set, and what is wrong with them.
     set: Vec<&'static str>,
     faults: Vec<(&'static str, String)>,
@@ -139,6 +144,11 @@ impl Settings {
             queue_url,
             worker_timeout: options.worker_timeout,
             limit: options.limit,
+            keys: set("AWS_ACCESS_KEY_ID").map(|id| {
+                let secret = set("AWS_SECRET_ACCESS_KEY").unwrap_or_default();
+                let session = set("AWS_SESSION_TOKEN");
+                Credentials::new(id, secret, session, None, "environment")
+            }),
             set: VARIABLES
                 .into_iter()
                 .filter(|name| lookup(name).is_some())
@@ -146,6 +156,17 @@ impl Settings {
             faults,
             table,
         })
+    }
+
+    /// What clients of `endpoint` are made of. One on this machine needs no credentials and gets the
+    /// environment's where there are some: an emulator may evaluate what they allow.
+    pub(super) async fn sdk(&self, endpoint: Option<&str>) -> SdkConfig {
+        let config = sdk(endpoint, self.limit).await;
+        let Some(keys) = self.keys.clone() else {
+            return config;
+        };
+        let keys = SharedCredentialsProvider::new(keys);
+        config.into_builder().credentials_provider(keys).build()
     }
 
     /// A line for each fault, or one that says which variables were read.

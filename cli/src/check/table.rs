@@ -7,7 +7,7 @@ use firstclaim::clock::Source;
 use super::claim;
 use super::finding::{Finding, Status, bounded};
 use super::settings::Settings;
-use super::trouble::{Trouble, sdk};
+use super::trouble::Trouble;
 use crate::dev::engine::{EXPIRATION, KEY_SCHEMA, key_schema};
 
 /// What was found about the store.
@@ -21,7 +21,7 @@ pub(super) struct Store {
 pub(super) async fn check(settings: &Settings, source: impl Source + Clone) -> Store {
     let limit = settings.limit;
     let described = bounded("table", limit, async {
-        let config = sdk(settings.dynamodb.as_deref(), limit).await;
+        let config = settings.sdk(settings.dynamodb.as_deref()).await;
         let client = Client::new(&config);
         let described = client
             .describe_table()

@@ -9,7 +9,7 @@ use reqwest::{Client, Method, Url};
 use super::finding::{Finding, bounded};
 use super::senders::read_secret;
 use super::settings::Settings;
-use super::trouble::{root, sdk};
+use super::trouble::root;
 
 /// Asks each target.
 ///
@@ -53,7 +53,7 @@ pub(super) async fn check_token(settings: &Settings) -> Vec<Finding> {
     let finding = match &settings.token {
         TokenSource::SecretsManager(arn) => {
             let read = bounded("target-token", settings.limit, async {
-                let config = sdk(settings.secrets_manager.as_deref(), settings.limit).await;
+                let config = settings.sdk(settings.secrets_manager.as_deref()).await;
                 read_secret(&Secrets::new(&config), "target-token", arn).await
             });
             let finding = match read.await.unwrap_or_else(Err) {

@@ -7,7 +7,6 @@ use queue::threads::{Threads, ThreadsError};
 
 use super::finding::{Finding, bounded};
 use super::settings::Settings;
-use super::trouble::sdk;
 
 /// Asks the server for its tools, which changes nothing there; with the token, since a server says
 /// nothing to whom it does not know.
@@ -23,7 +22,7 @@ pub(super) async fn check(settings: &Settings) -> Vec<Finding> {
     let asked = bounded("threads", settings.limit, async {
         let config = match threads.token {
             TokenSource::SecretsManager(_) => {
-                sdk(settings.secrets_manager.as_deref(), settings.limit).await
+                settings.sdk(settings.secrets_manager.as_deref()).await
             }
             _ => SdkConfig::builder().build(),
         };
