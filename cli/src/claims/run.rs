@@ -61,8 +61,11 @@ Exit codes: the command's own when it ran or is replayed; 64 usage, 69 the store
 somebody is at it, 80 held, 81 bound to another payload, 82 superseded or lease lost; 126, 127 and \
 128+n as shells do. 1 too, where the command ended with 0 and its output could not be written.")]
 pub struct Options {
-    /// The key: what the command is to be done once for
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    /// The key: what the command is to be done once for; one that begins with a hyphen is given as
+    /// --key=-x
+    // A hyphen begins an option here: with an empty variable for the key, the next option would
+    // become the one key of every event.
+    #[arg(long, value_name = "KEY")]
     pub key: String,
     /// How to claim it
     #[command(flatten)]

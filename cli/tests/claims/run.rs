@@ -341,6 +341,10 @@ fn wrong_arguments_are_a_usage_error_and_touch_nothing() {
         &["run", "--key", "", "--", "true"],
         &["run", "--key", "#x", "--", "true"],
         &["run", "--key", "a\u{7}", "--", "true"],
+        // What a shell makes of `--key $KEY --hold` where the variable is empty.
+        &["run", "--key", "--hold", "--", "true"],
+        &["run", "--key", "-x", "--", "true"],
+        &["run", "--key", "--", "true"],
         &["run", "--key", "k", "--lease", "5", "--", "true"],
         &["run", "--key", "k", "--lease", "1s", "--", "true"],
         &["run", "--key", "k", "--window", "1m", "--", "true"],
@@ -371,4 +375,6 @@ fn wrong_arguments_are_a_usage_error_and_touch_nothing() {
     }
     let left = lab.run(&["list", "--all", "-q"]).with(0);
     assert_eq!(left.text(), "");
+    lab.run(&["run", "--key=-x", "--", "true"]).with(0);
+    assert_eq!(lab.record("cli#-x")["state"], "completed");
 }
