@@ -155,6 +155,25 @@ fn a_result_that_can_not_be_written_is_an_error() {
     assert_eq!(lab.lines("effects"), 1);
 }
 
+/// What is stored does not depend on who reads it: duplicates get it as a result.
+#[test]
+fn output_that_can_not_be_shown_is_stored_to_its_end() {
+    let lab = Lab::new();
+    let script = "echo one; sleep 0.3; echo two; (sleep 0.1; echo three) 2>/dev/null &";
+    let arguments = |key| ["run", "--key", key, "-q", "--", "sh", "-c", script];
+    let (reader, gone) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = lab.command(&arguments("gone"));
+    let output = command.stdin(Stdio::null()).stdout(gone).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(full(&lab, &arguments("full")).status.code(), Some(1));
+    lab.run(&arguments("read")).with(0);
+    for key in ["gone", "full", "read"] {
+        let replay = lab.run(&arguments(key)).with(0);
+        assert_eq!(replay.text(), "one\ntwo\nthree\n", "{key}");
+    }
+}
+
 #[test]
 fn a_claim_whose_token_nobody_got_is_given_back() {
     let lab = Lab::new();

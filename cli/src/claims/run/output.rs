@@ -48,14 +48,14 @@ impl Sink {
 #[derive(Debug)]
 pub(super) struct Captured {
     shared: Arc<Shared>,
-    stage: watch::Receiver<Stage>,
+    progress: watch::Receiver<Progress>,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    stage: watch::Sender<Stage>,
+    progress: watch::Sender<Progress>,
 }
 
 #[derive(Debug)]
@@ -77,17 +77,19 @@ struct Kept {
     total: u64,
 }
 
-/// How far a stream has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Reading,
-    Ended,
-    Shown,
+/// How far a stream has come. Each is a fact of its own: where nobody reads what is shown, showing
+/// ends first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    /// It was read to its end.
+    read: bool,
+    /// Nothing of it will be shown any more.
+    shown: bool,
 }
 
 impl Captured {
     pub(super) fn start(reader: PipeReader, sink: Sink) -> Self {
-        let (stages, stage) = watch::channel(Stage::Reading);
+        let (sender, progress) = watch::channel(Progress::default());
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 kept: Kept::default(),
@@ -97,12 +99,12 @@ impl Captured {
                 shown: None,
             }),
             changed: Condvar::new(),
-            stage: stages,
+            progress: sender,
         });
         let (read, show) = (Arc::clone(&shared), Arc::clone(&shared));
         std::thread::spawn(move || read.read(reader));
         std::thread::spawn(move || show.show(sink));
-        Self { shared, stage }
+        Self { shared, progress }
     }
 
     /// Waits until the stream has ended, once the command has. Processes that it left behind may keep
@@ -113,7 +115,7 @@ impl Captured {
         let mut listened = Duration::ZERO;
         while listened < LISTENING {
             let before = self.shared.lock().kept.total;
-            let ended = self.stage.wait_for(|stage| *stage >= Stage::Ended);
+            let ended = self.progress.wait_for(|progress| progress.read);
             if tokio::time::timeout(SILENCE, ended).await.is_ok() {
                 return;
             }
@@ -132,7 +134,7 @@ impl Captured {
     /// Waits until all that was read is shown.
     pub(super) async fn shown(&mut self) -> Result<(), Unwritten> {
         // The sender lives in `self`: the wait can't end by its going.
-        let _ = self.stage.wait_for(|stage| *stage == Stage::Shown).await;
+        let _ = self.progress.wait_for(|progress| progress.shown).await;
         self.shared.lock().shown.take().unwrap_or(Ok(()))
     }
 
@@ -173,17 +175,18 @@ impl Shared {
                 state = self.wait(state);
             }
             if state.over {
-                break;
+                // Given up: its end was not read.
+                return;
             }
             state.kept.add(&buffer[..count]);
-            // Where nobody reads any more, the command goes on and its output is kept.
+            // Where nobody reads any more, the command goes on and its output is kept to its end.
             if state.shown.is_none() {
                 state.backlog.extend_from_slice(&buffer[..count]);
             }
             self.changed.notify_all();
         }
         self.change(|state| state.over = true);
-        self.advance(Stage::Ended);
+        self.progress.send_modify(|progress| progress.read = true);
     }
 
     fn show(&self, sink: Sink) {
@@ -208,15 +211,7 @@ impl Shared {
             state.backlog.clear();
             state.shown = Some(shown);
         });
-        self.advance(Stage::Shown);
-    }
-
-    fn advance(&self, to: Stage) {
-        self.stage.send_if_modified(|stage| {
-            let further = to > *stage;
-            *stage = to.max(*stage);
-            further
-        });
+        self.progress.send_modify(|progress| progress.shown = true);
     }
 }
 
