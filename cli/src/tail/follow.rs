@@ -95,10 +95,12 @@ impl<S: Source> Follower<S> {
         }) = self.position.kept()
         {
             // What an earlier process has begun comes first: the stream may not say it again.
-            self.lines.note(&format!(
-                "handing over what was begun earlier: {}",
-                named(&id)
-            ));
+            let begun = match id.as_str() {
+                "" => "an event without an id".to_owned(),
+                id => named(id),
+            };
+            self.lines
+                .note(&format!("handing over what was begun earlier: {begun}"));
             let block = Block {
                 id,
                 own_id,

@@ -181,12 +181,15 @@ impl Position {
 
     /// Goes on to `id`, behind an event that was handed on; stays where it is for `None`.
     pub(super) fn advance(&mut self, id: Option<&str>) -> Result<(), Error> {
-        if let Some(id) = id {
+        let kept = self.kept().is_some();
+        // An event that was kept without an id says nothing of the position, and the process that
+        // hands it over may have begun with one.
+        if let Some(id) = id.filter(|id| !kept || !id.is_empty()) {
             id.clone_into(&mut self.id);
         }
-        match self.kept() {
-            Some(_) => self.put(None),
-            None => self.write(),
+        match kept {
+            true => self.put(None),
+            false => self.write(),
         }
     }
 

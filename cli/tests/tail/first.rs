@@ -6,6 +6,10 @@ use crate::answers::{accepting, event, sent};
 use crate::lab::{Lab, until};
 use crate::server::{Server, head, stream};
 
+/// An event of the stream without an id.
+const PLAIN: &str =
+    "data: {\"key\":\"plain\",\"scopes\":[\"thread:teams/platform/website/42\"]}\n\n";
+
 /// A stream as thread servers have it: whoever names no id is told what comes from now on, which is
 /// `first` once and then nothing; whoever names one is told `later`.
 fn from_now_on(first: String, later: String) -> Server {
@@ -122,11 +126,10 @@ fn the_first_event_behind_a_gap_is_not_lost_either() {
 /// The stream can't be asked for it again, at whatever position.
 #[test]
 fn an_event_without_an_id_in_the_stream_is_kept_until_it_is_handed_on() {
-    let plain = "data: {\"key\":\"plain\",\"scopes\":[\"thread:teams/platform/website/42\"]}\n\n";
     for before in ["", "id: 41\n\n"] {
         let (lab, to) = (Lab::new(), accepting());
         let wrong = Server::answering(&[&head("404 Not Found", "")]);
-        let from = from_now_on(format!("{before}{plain}"), String::new());
+        let from = from_now_on(format!("{before}{PLAIN}"), String::new());
         let ended = lab
             .tail(&from.url, &["--webhook", &wrong.url])
             .end()
@@ -143,6 +146,50 @@ fn an_event_without_an_id_in_the_stream_is_kept_until_it_is_handed_on() {
         lab.tail(&from.url, &["--webhook", &to.url]).end().with(0);
         assert_eq!(sent(&to), ["plain"]);
     }
+}
+
+#[test]
+fn a_kept_event_without_an_id_does_not_undo_where_the_next_start_begins() {
+    let (lab, to) = (Lab::new(), accepting());
+    let wrong = Server::answering(&[&head("401 Unauthorized", "")]);
+    let from = from_now_on(PLAIN.to_owned(), String::new());
+    lab.tail(&from.url, &["--webhook", &wrong.url])
+        .end()
+        .with(1);
+    let ended = lab
+        .tail(&from.url, &["--webhook", &to.url, "--from", "17"])
+        .end()
+        .with(0);
+    assert_eq!(sent(&to), ["plain"]);
+    assert_eq!(from.requests()[1].header("last-event-id"), Some("17"));
+    assert_eq!(lab.id().unwrap(), "17");
+    let told = "begun earlier: an event without an id";
+    assert!(ended.stderr.contains(told), "{ended:?}");
+}
+
+/// What is missing is told at each start until the position is behind it.
+#[test]
+fn a_kept_event_without_an_id_does_not_hide_the_gap_before_it() {
+    let (lab, to) = (Lab::new(), accepting());
+    let from = Server::start(move |request, mut to| {
+        let answer = match request.header("last-event-id") {
+            Some("4") => stream(&format!("retry: 1\n\n{}", event("5", "a"))),
+            Some("5") => head("410 Gone", ""),
+            _ => stream(&format!("retry: 1\n\n{PLAIN}")),
+        };
+        // Whoever was killed meanwhile reads no answer.
+        let _ = to.write_all(answer.as_bytes());
+    });
+    let accepted = ["--webhook", &to.url, "--from", "4"];
+    lab.tail(&from.url, &accepted).end().with(80);
+    assert_eq!(lab.id().unwrap(), "5");
+    let nowhere = ["--webhook", "http://127.0.0.1:1/", "--on-gap", "continue"];
+    let waiting = lab.tail(&from.url, &nowhere);
+    waiting.wait_for_stderr("not taken yet");
+    assert!(waiting.kill());
+    lab.tail(&from.url, &accepted[..2]).end().with(80);
+    assert_eq!(sent(&to), ["a", "plain"]);
+    assert_eq!(lab.id().unwrap(), "5");
 }
 
 /// What is kept and then refused for good lies in the letters, as any other.
