@@ -19,6 +19,8 @@ pub(super) use claim::claim;
 
 use super::said::Said;
 use super::{Error, FileOrTable, exit, key, print_json, store, who};
+use crate::check::chain;
+use crate::stdout::Reader;
 
 /// The variable that `run` gives its command the owner token in.
 pub const OWNER_VARIABLE: &str = "FIRSTCLAIM_OWNER";
@@ -112,8 +114,9 @@ pub struct ReleaseOptions {
 }
 
 const ENDED: &str = "\
-Exit codes: 0 it stands in the record, 64 usage, 69 the store did not answer (say it again), 82 \
-somebody else has the key, or it has ended already: nothing was changed.";
+Exit codes: 0 it stands in the record, 1 it stands there and could not be printed (stderr says so), 64 \
+usage, 69 the store did not answer (say it again), 82 somebody else has the key, or it has ended \
+already: nothing was changed.";
 
 pub(super) async fn activity(
     options: ActivityOptions,
@@ -228,20 +231,30 @@ impl Owned {
         };
         let (key, attempt) = (claim.key().clone(), claim.attempt());
         let ended = act(claim).await?;
-        if self.store.json {
-            let outcome = match ended {
-                Ended::Recorded => word,
-                Ended::Superseded => "superseded",
-            };
-            let shown = serde_json::json!({"id": key, "outcome": outcome, "attempt": attempt});
-            print_json(&shown.to_string())?;
-        }
+        let outcome = match ended {
+            Ended::Recorded => word,
+            Ended::Superseded => "superseded",
+        };
+        let shown = match self.store.json {
+            true => {
+                let shown = serde_json::json!({"id": key, "outcome": outcome, "attempt": attempt});
+                print_json(&shown.to_string())
+            }
+            false => Ok(Reader::There),
+        };
         match ended {
             Ended::Recorded => {
-                said.note(&format!("{word}: {key}, attempt {attempt}"));
+                said.stands(&format!("{word}: {key}, attempt {attempt}"), shown)?;
                 Ok(0)
             }
-            Ended::Superseded => Ok(superseded(said)),
+            Ended::Superseded => {
+                let code = superseded(said);
+                // That nothing was changed counts for more than how it was shown.
+                if let Err(error) = shown {
+                    said.important(&chain(&error));
+                }
+                Ok(code)
+            }
         }
     }
 }

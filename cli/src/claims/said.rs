@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use crate::escape::Escaped;
+use crate::stdout::{Reader, Unwritten};
 
 /// How much is said.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,20 @@ impl Said {
         if !self.quiet {
             self.important(text);
         }
+    }
+
+    /// What stands in the record now, and was to be shown as well: one who does not see it must know
+    /// that it stands.
+    pub(crate) fn stands(
+        self,
+        text: &str,
+        shown: Result<Reader, Unwritten>,
+    ) -> Result<Reader, Unwritten> {
+        match &shown {
+            Ok(_) => self.note(text),
+            Err(_) => self.important(&format!("{text}, but it can't be shown")),
+        }
+        shown
     }
 
     /// Something that must be known. Foreign text in it is escaped.

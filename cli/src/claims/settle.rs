@@ -11,7 +11,9 @@ use super::by_hand::json_or_text;
 use super::get::{colours, wants_colours};
 use super::view::State;
 use super::{Error, exit, key, print, print_json, store, view, who};
+use crate::check::chain;
 use crate::escape::Escaped;
+use crate::stdout::Reader;
 
 /// The options of `firstclaim settle`.
 #[derive(Args, Clone, Debug)]
@@ -19,8 +21,9 @@ use crate::escape::Escaped;
 It shows the record and asks. What it writes, it writes only if the record is still what was shown: \
 its owner, attempt, status and lease. Whoever owned it can't write any more.
 
-Exit codes: 0 settled, 1 no record or not confirmed, 64 usage, 69 the store did not answer, 82 the \
-record changed meanwhile, and nothing was settled.")]
+Exit codes: 0 settled, 1 no record or not confirmed, or settled and the record could not be printed \
+(stderr says so), 64 usage, 69 the store did not answer, 82 the record changed meanwhile, and nothing \
+was settled.")]
 pub struct Options {
     /// The key
     pub key: String,
@@ -123,27 +126,33 @@ pub(super) async fn settle(
         }
     }
     let settling = claims.settle(&seen, resolution, who, &*options.why).await?;
-    let (code, record) = match &settling {
-        Settling::Recorded(record) => (0, record),
-        Settling::Changed(record) => (exit::SUPERSEDED, record),
-    };
-    if let (true, Some(record)) = (options.store.json, record) {
-        print_json(&view::json(record, None, claims.now()))?;
-    }
-    if code == 0 {
-        said.note(&format!(
-            "settled: {key}, attempt {}",
-            seen.attempt.saturating_add(1)
-        ));
-    } else {
-        said.important(
-            "not settled: the record is not what was shown any more; nothing was changed",
-        );
-        if let (false, Some(record)) = (options.store.json, record) {
-            print(&view::text(record, None, claims.now(), colours))?;
+    match settling {
+        Settling::Recorded(record) => {
+            let shown = match (options.store.json, &record) {
+                (true, Some(record)) => print_json(&view::json(record, None, claims.now())),
+                _ => Ok(Reader::There),
+            };
+            let settled = format!("settled: {key}, attempt {}", seen.attempt.saturating_add(1));
+            said.stands(&settled, shown)?;
+            Ok(0)
+        }
+        Settling::Changed(record) => {
+            said.important(
+                "not settled: the record is not what was shown any more; nothing was changed",
+            );
+            let now = claims.now();
+            let shown = match (options.store.json, &record) {
+                (_, None) => Ok(Reader::There),
+                (true, Some(record)) => print_json(&view::json(record, None, now)),
+                (false, Some(record)) => print(&view::text(record, None, now, colours)),
+            };
+            // That nothing was settled counts for more than how it was shown.
+            if let Err(error) = shown {
+                said.important(&chain(&error));
+            }
+            Ok(exit::SUPERSEDED)
         }
     }
-    Ok(code)
 }
 
 /// Shows the record and the question on stderr, so that stdout stays the program's.

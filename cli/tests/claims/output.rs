@@ -174,6 +174,45 @@ fn output_that_can_not_be_shown_is_stored_to_its_end() {
     }
 }
 
+/// Whoever does not see the record must know that it was changed, or was not.
+#[test]
+fn what_stands_and_can_not_be_shown_is_said() {
+    let lab = Lab::new();
+    let owner = lab.run(&["claim", "k"]).with(0).text();
+    let owned = ["--json", "-q", "--owner", owner.trim()];
+    let rerun = [
+        "settle", "k", "--rerun", "--why", "x", "--yes", "--json", "-q",
+    ];
+    for (arguments, code, said) in [
+        (
+            [&["claim", "k"][..], &owned].concat(),
+            1,
+            "extended: cli#k, attempt 1, but it can't be shown",
+        ),
+        (
+            [&["activity", "k", "on"][..], &owned].concat(),
+            1,
+            "activity: cli#k, attempt 1, but it can't be shown",
+        ),
+        (
+            rerun.to_vec(),
+            1,
+            "settled: cli#k, attempt 2, but it can't be shown",
+        ),
+        (
+            [&["complete", "k"][..], &owned].concat(),
+            82,
+            "nothing was changed",
+        ),
+    ] {
+        let output = full(&lab, &arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.contains(said), "{arguments:?}: {told}");
+    }
+    assert_eq!(lab.record("k")["state"], "released");
+}
+
 #[test]
 fn a_claim_whose_token_nobody_got_is_given_back() {
     let lab = Lab::new();

@@ -19,7 +19,7 @@ Prints the owner token, which the other commands take as --owner or from FIRSTCL
 token, the claim that it owns is extended.
 
 Exit codes: 0 the claim is yours, 1 it is finished already, or the token could not be \
-printed and the key was given back, 64 usage, 69 the store did not answer, \
+printed and the key was given back (a claim that was extended stays), 64 usage, 69 the store did not answer, \
 75 somebody is at it, 80 held, 81 bound to another payload, 82 the token is not the owner's.")]
 pub struct ClaimOptions {
     /// The key
@@ -61,7 +61,8 @@ pub(in crate::claims) async fn claim(
         if let Some(activity) = &options.activity {
             claim.set_activity(Some(activity)).await?;
         }
-        show_claim(&claim, options.store.json)?;
+        let extended = format!("extended: {}, attempt {}", claim.key(), claim.attempt());
+        said.stands(&extended, show_claim(&claim, options.store.json))?;
         return Ok(0);
     }
     let (claims, _) = options.store.open_to_claim(config, &environment).await?;
