@@ -8,7 +8,7 @@ use crate::record::Policy;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The most that `inline_limit` may be: well below the 400 KB that an item has.
-const INLINE_LIMIT: usize = 256 * 1024;
+const INLINE_LIMIT: usize = 128 * 1024;
 
 /// What holds for all claims of a process. A single claim can narrow some of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Config {
     pub silent_limit: u32,
     /// The longest result that is kept in the record itself, in bytes of JSON text; larger ones go
     /// into a companion item. Every refused duplicate is billed by the record's size. Default
-    /// 2 KiB, at most 256 KiB.
+    /// 2 KiB, at most 128 KiB.
     pub inline_limit: usize,
     /// How many bytes of final records a process remembers. Default 1 MiB; 0 remembers nothing.
     pub cache_bytes: usize,

@@ -159,14 +159,16 @@ pub enum RunError<E: fmt::Debug + fmt::Display> {
     /// The key could not be claimed; the operation did not run.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// The operation's own error. How the key was left is in the record, unless `record` says that
-    /// this could not be written.
+    /// The operation's own error. How the key was left is in the record, unless `dropped` or `record`
+    /// says otherwise.
     #[error("the operation failed ({}): {}", failure.code, failure.error)]
     Operation {
         /// What the operation returned.
         failure: Failure<E>,
         /// The attempt.
         attempt: u32,
+        /// Whether somebody else has the key by now: nothing of this end was recorded.
+        dropped: bool,
         /// Why its end could not be recorded; the lease is then left to lapse.
         record: Option<StoreError>,
     },

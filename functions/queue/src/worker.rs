@@ -121,8 +121,9 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         let invocation = Invocation::from(&event.context);
         let span = tracing::info_span!(
             "batch",
-            request_id = invocation.request.as_deref(),
-            trace_id = invocation.trace.as_deref(),
+            // As the runtime's own span calls them, which other lines stand in.
+            requestId = invocation.request.as_deref(),
+            xrayTraceId = invocation.trace.as_deref(),
         );
         let deadline = invocation.deadline;
         let batch = self.fold(event.payload, deadline);

@@ -7,6 +7,9 @@ use firstclaim::Config;
 
 use crate::senders::Senders;
 
+/// How long an invocation of a Lambda can last.
+const LONGEST_RUN: Duration = Duration::from_secs(15 * 60);
+
 /// The longest body that is taken, in bytes, unless `BODY_LIMIT` says less: the most that a Lambda
 /// is sent.
 pub const BODY_LIMIT: usize = firstclaim::envelope::BODY_LIMIT;
@@ -168,7 +171,7 @@ fn read_claims(set: &impl Fn(&str) -> Option<String>, faults: &mut Faults) -> Co
     }
     if let Some(text) = set("MIN_REMAINING") {
         match duration(&text) {
-            Some(floor) if floor < claims.longest_lease => claims.min_remaining = floor,
+            Some(floor) if floor < LONGEST_RUN => claims.min_remaining = floor,
             Some(_) => faults.add(
                 "MIN_REMAINING",
                 "is longer than any invocation lasts; nothing would ever be accepted",

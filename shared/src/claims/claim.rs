@@ -13,7 +13,7 @@ use super::Reached;
 use super::acquire::Claimed;
 use super::kept::{self, Kept};
 use super::memory::{Flight, Stage};
-use super::work::{BACKOFF, Work};
+use super::work::{BACKOFF, LAST_TRY, Work};
 use crate::clock::EpochSeconds;
 use crate::error::ClaimError;
 use crate::outcome::{Answer, Ending, MESSAGE_LIMIT, Outcome, StoredFailure, bounded};
@@ -153,7 +153,7 @@ impl<S: Store> Claim<S> {
     ///
     /// The outcome is `Performed`; `Superseded` or the winner's result, both with
     /// [`dropped`](Outcome::dropped), if somebody else has taken over; or `NotRecorded`, if the store
-    /// did not answer within the time that was left (a completion that comes late still gets two
+    /// did not answer within the time that was left (a completion that comes late still gets some
     /// seconds). A result that can't be kept is replaced by a note of its size; the operation never
     /// runs again for it.
     ///
@@ -339,22 +339,20 @@ impl<S: Store> Claim<S> {
         expiration: EpochSeconds,
     ) -> Result<(), StoreError> {
         let held = &self.work.0;
+        let claims = &held.claims;
+        // Most of the time stays for the record to say that the operation was done.
+        let time = (held.remaining() / 4).max(LAST_TRY / 4);
+        let until = claims.now().after(time);
         let mut backoff = BACKOFF;
         let mut tries = 0;
         loop {
             tries += 1;
-            let put = held
-                .claims
-                .store
-                .put_companion(id, packed.clone(), expiration);
-            // Half of the time stays for the record to say that the operation was done.
-            match held.in_time(held.remaining() / 2, put).await {
-                Err(
-                    StoreError::Throttled { .. }
-                    | StoreError::Unavailable { .. }
-                    | StoreError::Unanswered { .. },
-                ) if tries < COMPANION_TRIES && self.remaining() > backoff => {
-                    held.claims.source.sleep(backoff).await;
+            let put = claims.store.put_companion(id, packed.clone(), expiration);
+            match held.within(until.since(claims.now()), put).await {
+                Err(StoreError::Throttled { .. } | StoreError::Unavailable { .. })
+                    if tries < COMPANION_TRIES && until.since(claims.now()) > backoff =>
+                {
+                    claims.source.sleep(backoff).await;
                     backoff *= 2;
                 }
                 put => return put,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Claim, Claimed, Claims, Work};
+use super::{Claim, Claimed, Claims, Ended, Work};
 use crate::clock::EpochMillis;
 use crate::error::{ClaimError, RunError};
 use crate::fingerprint::Fingerprint;
@@ -153,7 +153,7 @@ impl<S: Store> Once<S> {
     /// meanwhile, and the answer is that owner's. A panic in it is recorded like an unknown outcome,
     /// and goes on.
     ///
-    /// Recording the end is bounded by the time that is left, and takes two seconds more at the
+    /// Recording the end is bounded by the time that is left, and takes some seconds more at the
     /// most. What of a result JSON can't keep: see [`Claim::complete`].
     ///
     /// # Errors
@@ -223,6 +223,7 @@ impl<S: Store> Once<S> {
                 Err(RunError::Operation {
                     failure,
                     attempt,
+                    dropped: false,
                     record: None,
                 })
             }
@@ -269,10 +270,14 @@ async fn failed<S: Store, T, E: fmt::Debug + fmt::Display>(
         code: failure.code.clone(),
         message: failure.error.to_string(),
     };
-    let record = claim.end(ending, stored).await.err();
+    let (dropped, record) = match claim.end(ending, stored).await {
+        Ok(ended) => (ended == Ended::Superseded, None),
+        Err(error) => (false, Some(error)),
+    };
     Err(RunError::Operation {
         failure,
         attempt,
+        dropped,
         record,
     })
 }

@@ -120,7 +120,15 @@ impl<S: Store> Held<S> {
         left: Duration,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let within = left.max(LAST_TRY);
+        self.within(left.max(LAST_TRY), call).await
+    }
+
+    /// The same without that least.
+    pub(super) async fn within<T>(
+        &self,
+        within: Duration,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         tokio::select! {
             biased;
             answer = call => answer,

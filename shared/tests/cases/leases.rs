@@ -168,10 +168,10 @@ fn a_configuration_under_which_nothing_can_run_is_refused_at_start() {
         ),
         (
             Config {
-                inline_limit: 256 * 1024 + 1,
+                inline_limit: 128 * 1024 + 1,
                 ..usual()
             },
-            "inline_limit 262145",
+            "inline_limit 131073",
         ),
     ] {
         let error = Claims::new(lab.wire.clone(), config).err();

@@ -200,6 +200,36 @@ async fn p20_n47_an_operation_that_was_overtaken_says_that_it_ran_and_was_droppe
 }
 
 #[tokio::test]
+async fn p20_n47_a_failure_that_comes_behind_a_takeover_says_that_it_was_dropped() {
+    for (failure, overtaken) in [
+        (Failure::permanent("declined", broken("no")), true),
+        (Failure::did_not_happen("busy", broken("no")), true),
+        (Failure::unknown("timeout", broken("no")), true),
+        (Failure::permanent("declined", broken("no")), false),
+    ] {
+        let lab = Lab::new();
+        let ran = lab.once().run(|_work| {
+            let lab = &lab;
+            async move {
+                if overtaken {
+                    lab.advance(LEASE);
+                    lab.crash(lab.once()).await;
+                }
+                Err::<usize, _>(failure)
+            }
+        });
+        let RunError::Operation {
+            dropped, record, ..
+        } = ran.await.unwrap_err()
+        else {
+            panic!("the operation ran");
+        };
+        assert_eq!(dropped, overtaken);
+        assert!(record.is_none(), "{record:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_owner_that_was_overtaken_before_it_entered_has_dropped_nothing() {
     let lab = Lab::new();
     lab.wire.rule("claim", Rule::HoldReply);

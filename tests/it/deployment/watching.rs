@@ -105,6 +105,9 @@ const TARGET_DOWN: [f64; 8] = [0.0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5, 63.5];
 /// When one event alone is tried while the table is away: the queue's own visibility, four times.
 const TABLE_AWAY: [f64; 6] = [0.0, 6.0, 12.0, 18.0, 24.0, 32.0];
 
+/// When one event alone is tried whose target asks for an hour each time.
+const HOURLY: [f64; 4] = [0.0, 60.0, 120.0, 180.0];
+
 /// A door that is sent little.
 const DELIVERIES: [f64; 4] = [0.0, 20.0, 40.0, 60.0];
 
@@ -131,6 +134,11 @@ async fn an_outage_on_a_quiet_stack_fires_its_alarm(_: &Lab) -> anyhow::Result<(
                 "{name} fires after {fired:?} minutes"
             );
         }
+    }
+    // A target that asks for the longest wait that there is.
+    for phase in 0..10 {
+        let fired = fires(alarm("RetryableAlarm")?, &HOURLY, f64::from(phase) / 2.0)?;
+        assert_eq!(fired, Some(120.0));
     }
     // One failure that is over at the next attempt wakes nobody.
     for name in [

@@ -74,9 +74,11 @@ pub(crate) enum Found {
 pub(crate) enum Ended {
     /// With whether what the call had done was dropped.
     Answered(Answer<String>, bool),
-    /// The operation's own error; whether its end could be recorded.
+    /// The operation's own error; whether somebody else had the key, and whether its end could be
+    /// recorded.
     Operation {
         ending: Ending,
+        dropped: bool,
         recorded: bool,
     },
     /// Nothing was claimed.
@@ -93,9 +95,14 @@ impl fmt::Display for Ended {
         match self {
             Self::Answered(answer, false) => write!(f, "{answer:?}"),
             Self::Answered(answer, true) => write!(f, "{answer:?}, its own dropped"),
-            Self::Operation { ending, recorded } => {
-                write!(f, "its own error, {ending:?}, recorded: {recorded}")
-            }
+            Self::Operation {
+                ending,
+                dropped,
+                recorded,
+            } => write!(
+                f,
+                "its own error, {ending:?}, dropped: {dropped}, recorded: {recorded}"
+            ),
             Self::NotClaimed(ClaimError::Store(error)) => write!(f, "not claimed: {error}"),
             Self::NotClaimed(error) => write!(f, "not claimed: {error}"),
             Self::Panicked => f.write_str("a panic"),
@@ -281,9 +288,13 @@ impl Call {
         match outcome {
             Ok(outcome) => Ended::Answered(outcome.answer, outcome.dropped),
             Err(RunError::Operation {
-                failure, record, ..
+                failure,
+                dropped,
+                record,
+                ..
             }) => Ended::Operation {
                 ending: failure.ending,
+                dropped,
                 recorded: record.is_none(),
             },
             Err(RunError::Claim(error)) => Ended::NotClaimed(error),

@@ -15,7 +15,7 @@ use crate::log::{chain, printable};
 use crate::message::Message;
 use crate::operation::{Operation, Undecoded};
 use crate::queues::{DeadLetter, Queues, Reason};
-use crate::target::{Applied, Call, Class, Refusal, STEP};
+use crate::target::{Applied, Call, Class, Refusal, Route, STEP};
 
 /// What is kept back of the time that is left for the end to be recorded and the batch answered:
 /// the call ends before the claim does.
@@ -107,7 +107,10 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         let once = self.claim_of(operation);
         let lost = &Lost::default();
         let run = once.run(|work| async move {
-            let applied = self.apply(&work, message, operation).await;
+            let applied = match self.route(operation).await {
+                Ok(route) => self.apply(&work, message, operation, &route).await,
+                Err(failure) => Err(failure),
+            };
             lost.look(&work);
             applied
         });
@@ -138,10 +141,21 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         let ended = match run {
             Ok(outcome) => self.answered(message, &operation.key, outcome).await,
             Err(RunError::Claim(error)) => not_claimed(&error),
+            // Whoever has the key now has its end too.
+            Err(RunError::Operation {
+                failure,
+                attempt,
+                dropped: true,
+                ..
+            }) => Ended::new("superseded", Settled::Returned(Returned::AS_THE_QUEUE_SAYS))
+                .with_lease_lost(matches!(failure.error, NotApplied::Overtaken))
+                .with_code(failure.code)
+                .with_attempt(attempt),
             Err(RunError::Operation {
                 failure,
                 attempt,
                 record,
+                ..
             }) => {
                 let recorded = record.is_none();
                 self.failed(message, &operation.key, failure, attempt, recorded)
@@ -154,6 +168,19 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         ended.of(&operation.key)
     }
 
+    /// Where the operation goes, which may have to be asked for: before anything says that it went out.
+    pub(super) async fn route(&self, operation: &Operation) -> Result<Route, Failure<NotApplied>> {
+        let route = self.target.route(&operation.sender, self.claims.now());
+        route.await.map_err(|refusal| {
+            let code = refusal.code.clone();
+            let error = NotApplied::Refused {
+                refusal,
+                dead_lettered: false,
+            };
+            Failure::did_not_happen(code, error)
+        })
+    }
+
     /// Calls the target. A permanent refusal becomes a dead letter first: once it is stored as
     /// FAILED, every later receive is acknowledged, so that without its letter the event would be
     /// lost. For the same reason it is not stored at all where there is no dead-letter queue: the
@@ -163,6 +190,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         work: &Work<S>,
         message: &Message,
         operation: &Operation,
+        route: &Route,
     ) -> Result<Applied, Failure<NotApplied>> {
         let downstream_key = work.downstream_key(STEP);
         let call = Call {
@@ -181,7 +209,7 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
             Some(_) => REPLYING,
             None => RECORDING,
         };
-        let refusal = match self.call(work, &call, reserve).await? {
+        let refusal = match self.call(work, &call, route, reserve).await? {
             Ok(applied) => return Ok(applied),
             Err(refusal) => refusal,
         };
@@ -214,18 +242,15 @@ impl<S: Store, Q: Queues> Worker<S, Q> {
         &self,
         work: &Work<S>,
         call: &Call<'_>,
+        route: &Route,
         reserve: Duration,
     ) -> Result<Result<Applied, Refusal>, Failure<NotApplied>> {
         let started = self.claims.now();
-        let route = match self.target.route(call.sender, started).await {
-            Ok(route) => route,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
         work.enter().await.map_err(NotApplied::not_entered)?;
         let remaining = work.remaining();
         let left = remaining - reserve.min(remaining / 4);
         let now = self.claims.now();
-        let answer = self.target.apply(&route, call, left, now).await;
+        let answer = self.target.apply(route, call, left, now).await;
         self.pace.took(self.claims.now().since(started));
         Ok(answer)
     }

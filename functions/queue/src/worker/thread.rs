@@ -148,10 +148,12 @@ impl<S: Store, Q: Queues> Response<'_, S, Q> {
         if work.attempt() > 1 && self.look(work).await?.closed {
             return Err(Failure::permanent("stale", NotApplied::Stale));
         }
+        // Before the step, which says that the target is called.
+        let route = self.worker.route(self.operation).await?;
         let told = work.step(APPLIED, || async {
             let applied = self
                 .worker
-                .apply(work, self.message, self.operation)
+                .apply(work, self.message, self.operation, &route)
                 .await?;
             Ok(Told::of(applied))
         });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use firstclaim::clock::ManualSource;
 use firstclaim::record::Data;
 use firstclaim::store::memory::Memory;
-use firstclaim::{Owner, Status};
+use firstclaim::{Owner, Policy, Status};
 use serde_json::Value;
 
 use crate::rig::{Plan, RUN, Rig, body, record, returned};
@@ -85,7 +85,7 @@ async fn each_record_is_one_event_with_key_attempt_outcome_and_answer() {
             .find(|event| event["message_id"] == id)
             .unwrap();
         assert!(event["ms"].is_u64());
-        assert_eq!(event["span"]["request_id"], "request-1");
+        assert_eq!(event["span"]["requestId"], "request-1");
         ["outcome", "key", "attempt", "code", "answer"].map(|field| event[field].to_string())
     };
     assert_eq!(events.len(), 5, "{text}");
@@ -182,14 +182,51 @@ enum Meanwhile {
 
 #[tokio::test]
 async fn n47_a_claim_that_is_lost_while_the_target_is_called_is_counted() {
-    for (meanwhile, answer, counted) in [
-        (Meanwhile::Lapses, returned(&[]), [1, 0, 0, 1]),
-        (Meanwhile::TakenOver, returned(&["m"]), [0, 0, 1, 1]),
-        (Meanwhile::DoneByAnother, returned(&[]), [0, 0, 1, 1]),
+    for (policy, status, meanwhile, answer, counted) in [
+        (
+            Policy::Rerun,
+            200,
+            Meanwhile::Lapses,
+            returned(&[]),
+            [1, 0, 0, 1],
+        ),
+        (
+            Policy::Rerun,
+            200,
+            Meanwhile::TakenOver,
+            returned(&["m"]),
+            [0, 0, 1, 1],
+        ),
+        (
+            Policy::Rerun,
+            200,
+            Meanwhile::DoneByAnother,
+            returned(&[]),
+            [0, 0, 1, 1],
+        ),
+        // What a late one failed at is no more than the new owner's: no letter, no back-off.
+        (
+            Policy::Rerun,
+            503,
+            Meanwhile::TakenOver,
+            returned(&["m"]),
+            [0, 0, 1, 1],
+        ),
+        (
+            Policy::Hold,
+            503,
+            Meanwhile::TakenOver,
+            returned(&["m"]),
+            [0, 0, 1, 1],
+        ),
     ] {
         let world: Arc<OnceLock<(ManualSource, Memory)>> = Arc::default();
         let there = Arc::clone(&world);
-        let rig = Rig::answering(Plan::default(), move |_seen| {
+        let plan = Plan {
+            policy,
+            ..Plan::default()
+        };
+        let rig = Rig::answering(plan, move |_seen| {
             let (source, memory) = there.get().unwrap();
             source.advance(RUN + Duration::from_secs(3));
             let mut record = memory.records().remove(0);
@@ -202,12 +239,14 @@ async fn n47_a_claim_that_is_lost_while_the_target_is_called_is_counted() {
                 record.data = Some(Data::Inline(r#"{"status":200,"body":"its"}"#.to_owned()));
             }
             memory.put(record);
-            Reply::status(200)
+            Reply::status(status)
         })
         .await;
         world.set((rig.source.clone(), rig.memory.clone())).unwrap();
         let said = rig.handle(&[record("m", &body("k", 200))]).await;
         assert_eq!(said, answer, "{meanwhile:?}");
+        assert_eq!(rig.queues.letters(), []);
+        assert_eq!(rig.queues.visibilities(), []);
         let mut metrics = Vec::new();
         rig.worker.flush_metrics(&mut metrics).unwrap();
         let line: Value = serde_json::from_slice(&metrics).unwrap();

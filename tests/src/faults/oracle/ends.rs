@@ -25,7 +25,13 @@ impl Oracle {
             Ended::Answered(answer, dropped) => self
                 .answer(call, answer, now)
                 .or_else(|| self.dropped(call, answer, *dropped)),
-            Ended::Operation { ending, recorded } => self.own_error(call, *ending, *recorded),
+            Ended::Operation {
+                ending,
+                dropped,
+                recorded,
+            } => self
+                .own_error(call, *ending, *recorded)
+                .or_else(|| dropped.then(|| self.still_its_own(call)).flatten()),
             Ended::NotClaimed(error) => self.not_claimed(call, error),
             Ended::Panicked => (!self.calls[call].entered).then(|| "nothing ran".to_owned()),
             Ended::Unknown(_) => Some("that is unknown".to_owned()),
@@ -197,6 +203,13 @@ impl Oracle {
             Ending::Unknown => met.in_progress() && met.lease == Some(i64::from(hold)),
         };
         (!said && !self.disturbed).then(|| "the record says something else".to_owned())
+    }
+
+    /// Whether the key was still its own as far as it saw, so that nothing was to be dropped.
+    fn still_its_own(&self, call: usize) -> Option<String> {
+        let met = self.calls[call].met.as_ref()?.as_ref()?;
+        let own = met.owned_by(&token(call)) && met.running(1);
+        own.then(|| "nobody else had the key".to_owned())
     }
 
     fn not_claimed(&self, call: usize, error: &ClaimError) -> Option<String> {
