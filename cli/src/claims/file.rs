@@ -27,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::SOURCE;
+use super::store::Missing;
 use crate::private;
 use identity::Identity;
 
@@ -77,17 +78,19 @@ pub enum OpenError {
     },
 }
 
-/// A client of the embedded DynamoDB in `file`, which is made if it does not exist.
+/// A client of the embedded DynamoDB in `file`, which is made if it does not exist and that is wanted.
 ///
 /// # Errors
 ///
-/// The file is none of its own, can't be written, or stays locked.
+/// The file is not there, is none of its own, can't be written, or stays locked.
 pub(super) async fn client(
     file: &Path,
     table: &str,
+    missing: Missing,
     patience: Patience,
 ) -> Result<Client, OpenError> {
-    if !file.exists() {
+    // One that can't be looked at is no missing one.
+    if missing == Missing::Make && !file.try_exists().map_err(OpenError::Read)? {
         let (file, table) = (file.to_owned(), table.to_owned());
         let made = tokio::task::spawn_blocking(move || make(&file, &table)).await;
         made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;

@@ -64,7 +64,7 @@ pub struct Options {
 
 /// What to do where a file is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missing {
+pub(super) enum Missing {
     Make,
     Tell,
 }
@@ -192,7 +192,7 @@ impl Options {
         };
         self.said().note(&format!("using {place}"));
         let client = match &place {
-            Place::File(folder) => open_file(folder).await?,
+            Place::File(folder) => open_in(folder, missing).await?,
             Place::Table { endpoint, .. } => open_table(endpoint.as_deref()).await,
         };
         Ok((client, place))
@@ -283,11 +283,14 @@ fn normalised(endpoint: &str) -> Result<String, Error> {
 ///
 /// The folder or the file can't be used.
 pub async fn open_file(folder: &Path) -> Result<Client, Error> {
-    let shown = Escaped(&folder.to_string_lossy()).to_string();
     private::make_folder(folder).map_err(|source| Error::Folder {
-        folder: shown.clone(),
+        folder: Escaped(&folder.to_string_lossy()).to_string(),
         source,
     })?;
+    open_in(folder, Missing::Make).await
+}
+
+async fn open_in(folder: &Path, missing: Missing) -> Result<Client, Error> {
     let path = folder.join(FILE);
     // A file is waited for while another process writes to it.
     let patience = Patience {
@@ -295,7 +298,7 @@ pub async fn open_file(folder: &Path) -> Result<Client, Error> {
         attempt: Duration::from_secs(10),
         total: Duration::from_secs(20),
     };
-    file::client(&path, TABLE, patience)
+    file::client(&path, TABLE, missing, patience)
         .await
         .map_err(|source| Error::File {
             file: Escaped(&path.to_string_lossy()).to_string(),

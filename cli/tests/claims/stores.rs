@@ -36,6 +36,22 @@ fn a_folder_or_file_that_can_not_be_used_is_told() {
     }
 }
 
+/// Nobody knows what is there, so that nothing is made in its place.
+#[test]
+fn a_file_that_can_not_be_looked_at_is_no_missing_one() {
+    let lab = Lab::new();
+    let folder = lab.path("loop");
+    std::fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink("claims.sqlite", folder.join("claims.sqlite")).unwrap();
+    let touched = || std::fs::metadata(&folder).unwrap().modified().unwrap();
+    let before = touched();
+    for command in ["get", "claim"] {
+        let told = lab.run(&[command, "k", "--data", "loop"]).with(69).stderr;
+        assert!(told.contains("it could not be read"), "{command}: {told}");
+        assert_eq!(touched(), before, "{command}");
+    }
+}
+
 /// Whose mode is whose: what is made is for its user only, and a folder that was there stays as it is.
 #[test]
 fn files_are_for_their_user_only_in_a_folder_for_all() {
