@@ -13,8 +13,10 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    pub(super) fn of<T>(outcome: &Outcome<T>) -> Self {
+    /// `store` is what brings a command to the same store, as options.
+    pub(super) fn of<T>(outcome: &Outcome<T>, store: &str) -> Self {
         let (key, attempt) = (&outcome.key, outcome.attempt);
+        let pasted = pasted(key.as_str());
         let by = outcome.origin.request.as_deref();
         let by = by.map_or_else(String::new, |request| format!(", claimed by {request}"));
         let (code, text) = match &outcome.answer {
@@ -34,9 +36,9 @@ impl Answered {
                 exit::HELD,
                 format!(
                     "held: what became of attempt {attempt} of {key}{by} is unknown, and nobody \
-                     may take over; a person looks and settles it: firstclaim settle {} --why \
-                     'the reason' --rerun, or --forget, or --result 'the result'",
-                    Quoted(&key.to_string())
+                     may take over; a person looks and settles it: firstclaim settle{store} --why \
+                     'the reason' --rerun {pasted}, or --forget or --result 'the result' in place \
+                     of --rerun",
                 ),
             ),
             Answer::Mismatch { stored, given } => (
@@ -68,8 +70,8 @@ impl Answered {
             _ => (
                 exit::NO,
                 format!(
-                    "done already: {key}, attempt {attempt}{by}; to see it: firstclaim get {}",
-                    Quoted(&key.to_string())
+                    "done already: {key}, attempt {attempt}{by}; to see it: firstclaim get{store} \
+                     {pasted}",
                 ),
             ),
         };
@@ -101,5 +103,14 @@ impl Answered {
             _ => {}
         }
         shown.to_string()
+    }
+}
+
+/// The key as the last argument of a command that is pasted: one that begins with a hyphen is no
+/// option.
+fn pasted(key: &str) -> String {
+    match key.starts_with('-') {
+        true => format!("-- {}", Quoted(key)),
+        false => Quoted(key).to_string(),
     }
 }

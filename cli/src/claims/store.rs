@@ -13,7 +13,7 @@ use firstclaim::{Claims, Config};
 
 use super::said::Said;
 use super::{Error, FileOrTable, SOURCE, file, sweep};
-use crate::escape::Escaped;
+use crate::escape::{Escaped, Quoted};
 use crate::private;
 
 /// The table's name where only an endpoint is given, and the one in a file.
@@ -196,6 +196,30 @@ impl Options {
             Place::Table { endpoint, .. } => open_table(endpoint.as_deref()).await,
         };
         Ok((client, place))
+    }
+
+    /// What of these options brings another command to this store, `place`: as words of a shell, each
+    /// behind a space. The environment brings the rest.
+    pub(super) fn pasted(&self, place: &Place) -> String {
+        let mut text = String::new();
+        let mut option = |name: &str, value: &str| {
+            text.push_str(&format!(" {name}={}", Quoted(value)));
+        };
+        match place {
+            Place::File(folder) if self.data.is_some() => {
+                option("--data", &folder.to_string_lossy());
+            }
+            Place::File(_) => {}
+            Place::Table { table, endpoint } => {
+                if self.table.is_some() {
+                    option("--table", table);
+                }
+                if let (Some(_), Some(endpoint)) = (&self.endpoint, endpoint) {
+                    option("--endpoint", endpoint);
+                }
+            }
+        }
+        text
     }
 
     pub(super) fn said(&self) -> Said {

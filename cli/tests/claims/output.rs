@@ -261,25 +261,49 @@ fn foreign_json_is_one_record_a_line_with_its_digits() {
 }
 
 #[test]
-fn a_hint_can_be_pasted_whatever_the_key_is() {
+fn a_hint_can_be_pasted_whatever_the_key_and_the_store_are() {
     let lab = Lab::new();
-    let key = "pay#it's; touch pwned; $(touch pwned) \u{202e}";
-    lab.run(&["run", "--hold", "--key", key, "--", "sh", "-c", "exit 3"])
-        .with(3);
-    let held = lab.run(&["claim", key]).with(80);
-    let (_, hint) = held.stderr.split_once("firstclaim settle ").unwrap();
-    let (_, program) = ("firstclaim", env!("CARGO_BIN_EXE_firstclaim"));
-    // `sh` is not bash everywhere, and the key has a character that only bash's quotes can name.
-    let pasted = hint.split(", or").next().unwrap();
+    let elsewhere = ["--data", "else; touch pwned"];
+    for key in [
+        "pay#it's; touch pwned; $(touch pwned) \u{202e}",
+        "-x#--forget",
+    ] {
+        for store in [&[][..], &elsewhere] {
+            let keyed = format!("--key={key}");
+            let hold = [&["run", "--hold", &keyed][..], store].concat();
+            lab.run(&[&hold[..], &["--", "sh", "-c", "exit 3"]].concat())
+                .with(3);
+            let claim = [&["claim"][..], store, &["--", key]].concat();
+            let told = lab.run(&claim).with(80).stderr;
+            let settle = pasted(&lab, &told, "settle", "--yes");
+            assert!(settle.status.success(), "{settle:?} {told}");
+            let done = [&["run", &keyed][..], store, &["--", "true"]].concat();
+            lab.run(&done).with(0);
+            let told = lab.run(&claim).with(1).stderr;
+            let get = pasted(&lab, &told, "get", "--json");
+            assert!(get.status.success(), "{get:?} {told}");
+            let shown: serde_json::Value = serde_json::from_slice(&get.stdout).unwrap();
+            assert_eq!(
+                (&shown["id"], &shown["state"]),
+                (&key.into(), &"completed".into())
+            );
+        }
+    }
+    assert!(!lab.path("pwned").exists());
+}
+
+/// Pastes the command of this name that was told, with an option more, in another folder.
+fn pasted(lab: &Lab, told: &str, name: &str, option: &str) -> std::process::Output {
+    let (_, rest) = told.split_once(&format!("firstclaim {name} ")).unwrap();
+    let rest = rest.split(", or").next().unwrap();
+    let program = env!("CARGO_BIN_EXE_firstclaim");
+    // `sh` is not bash everywhere, and a key has a character that only bash's quotes can name.
     let mut bash = Command::new("bash");
-    bash.args(["-c", &format!("{program} settle {pasted} --yes")])
+    bash.args(["-c", &format!("{program} {name} {option} {rest}")])
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("LC_ALL", "C.UTF-8")
         .env("FIRSTCLAIM_DATA", lab.path("state"))
-        .current_dir(lab.path(""));
-    let output = bash.output().unwrap();
-    assert!(output.status.success(), "{output:?} {hint}");
-    assert!(!lab.path("pwned").exists());
-    assert_eq!(lab.record(key)["state"], "released");
+        .current_dir("/");
+    bash.output().unwrap()
 }

@@ -65,7 +65,7 @@ pub(in crate::claims) async fn claim(
         said.stands(&extended, show_claim(&claim, options.store.json))?;
         return Ok(0);
     }
-    let (claims, _) = options.store.open_to_claim(config, &environment).await?;
+    let (claims, place) = options.store.open_to_claim(config, &environment).await?;
     let mut once = claims
         .once(key)
         .lease(options.terms.lease)
@@ -89,7 +89,7 @@ pub(in crate::claims) async fn claim(
             }
         },
         Claimed::Answered(outcome) => {
-            let answered = Answered::of(&outcome);
+            let answered = Answered::of(&outcome, &options.store.pasted(&place));
             match options.store.json {
                 true => drop(print_json(&answered.json(&outcome))?),
                 false => said.important(&answered.text),

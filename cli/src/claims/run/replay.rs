@@ -23,7 +23,8 @@ impl Run<'_> {
             _ => None,
         };
         let Some(text) = text else {
-            let answered = Answered::of(&outcome);
+            let store = self.options.place.pasted(&self.place);
+            let answered = Answered::of(&outcome, &store);
             return Ok(Ending {
                 json: json.then(|| answered.json(&outcome)),
                 ..Ending::important(answered.code, answered.text)
