@@ -93,6 +93,36 @@ fn what_can_not_be_read_is_answered_by_its_id_where_it_has_one() {
     assert_eq!(errors.filter(|one| one["error"].is_object()).count(), 7);
     let ended = agent.end().with(0);
     assert!(ended.stderr.contains("answered with -32700"), "{ended:?}");
+    let dropped = ended.stderr.matches("nobody answers was dropped").count();
+    assert_eq!(dropped, 2, "{ended:?}");
+}
+
+/// What is JSON and no request: an error of its own, with the id where there is one.
+#[test]
+fn what_is_no_request_is_answered_as_that() {
+    let lab = Lab::new();
+    let mut agent = Agent::start(&lab, &[]);
+    agent.say(r#"{"jsonrpc":"2.0","id":201}"#);
+    agent.say(r#"{"jsonrpc":"2.0","id":202,"params":{"name":"claim"}}"#);
+    for id in [201, 202] {
+        let answer = agent.answer(id);
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    }
+    let long = "x".repeat(16 * 1024 * 1024);
+    let odd = r#"{"jsonrpc":"2.0","id":[1],"method":"tools/list"}"#;
+    for (count, line) in [(1, "[]"), (2, odd), (3, &long)] {
+        agent.say(line);
+        until("the answer", || {
+            let messages = agent.messages().into_iter();
+            let unnamed = messages.filter(|one| {
+                let code = &one["error"]["code"];
+                *code == -32600 && one["id"].is_null()
+            });
+            (unnamed.count() == count).then_some(())
+        });
+    }
+    agent.get("get_claim", key(), "absent");
+    agent.end().with(0);
 }
 
 #[test]

@@ -127,6 +127,9 @@ where
             match read {
                 Read::Message(message) => return Some(*message),
                 Read::Nothing => {}
+                Read::Dropped(why) => self.said.important(&format!(
+                    "a message of the client that nobody answers was dropped: {why}"
+                )),
                 Read::Wrong(wrong) => self.answer(wrong),
             }
         }
@@ -140,8 +143,9 @@ where
 /// What a line is.
 enum Read {
     Message(Box<RxJsonRpcMessage<RoleServer>>),
-    /// Nothing that anybody waits for an answer to.
     Nothing,
+    /// What can't be read, and nobody waits for an answer to; why.
+    Dropped(String),
     Wrong(Wrong),
 }
 
@@ -178,17 +182,26 @@ fn read(line: &[u8]) -> Read {
     let members: Option<BTreeMap<String, &RawValue>> = serde_json::from_str(&text).ok();
     let member = |name: &str| members.as_ref()?.get(name).copied();
     let id: Option<RequestId> = member("id").and_then(|id| serde_json::from_str(id.get()).ok());
-    let asks = member("method").is_some();
-    if members.is_some() && (!asks || member("id").is_none()) {
-        // An answer, or a notification: neither is ever answered.
-        return Read::Nothing;
-    }
     let why = match (error.classify(), std::str::from_utf8(line)) {
         (_, Err(_)) => "it is no UTF-8".to_owned(),
         // The library's text has no word of the client's in it.
         (Category::Syntax | Category::Eof, _) => error.to_string(),
         (Category::Data | Category::Io, _) => "it has not the form of a message".to_owned(),
     };
+    let asks = member("method").is_some();
+    let answers = member("result").is_some() || member("error").is_some();
+    if members.is_some() {
+        match (member("id"), asks) {
+            (Some(_), true) => {}
+            // It is neither a request nor an answer, and somebody may wait for its id.
+            (Some(_), false) if !answers => {
+                let why = "it has no method, and no result or error either".to_owned();
+                return Read::Wrong(Wrong::new(ErrorData::invalid_request(why, None), id));
+            }
+            // An answer, or a notification: neither is ever answered.
+            _ => return Read::Dropped(why),
+        }
+    }
     let parsed = error.classify() == Category::Data;
     Read::Wrong(Wrong::new(
         match id {
