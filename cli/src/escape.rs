@@ -93,6 +93,30 @@ impl Display for Quoted<'_> {
     }
 }
 
+/// A text of several lines as one line: what a colon announces follows it, and all else is a part of
+/// its own.
+///
+/// ```
+/// use firstclaim_cli::escape::one_line;
+///
+/// let text = "nothing was found. Attempted:\n  one: not set\n  two: not set\n";
+/// let line = "nothing was found. Attempted: one: not set; two: not set";
+/// assert_eq!(one_line(text), line);
+/// ```
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        match line.chars().last() {
+            None => {}
+            Some(':') => line.push(' '),
+            Some(_) => line.push_str("; "),
+        }
+        line.push_str(part);
+    }
+    line
+}
+
 /// Whether a terminal or its font does something else than to show the character.
 fn acts(c: char) -> bool {
     c.is_control()

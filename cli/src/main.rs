@@ -8,7 +8,7 @@ use clap::Parser;
 use firstclaim_cli::arguments::{Arguments, Command, USAGE};
 #[cfg(unix)]
 use firstclaim_cli::claims;
-use firstclaim_cli::escape::Escaped;
+use firstclaim_cli::escape::{Escaped, one_line};
 #[cfg(unix)]
 use firstclaim_cli::tail;
 use firstclaim_cli::{check, dev, send};
@@ -37,6 +37,7 @@ fn ended(done: anyhow::Result<u8>) -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
+            // Some of the causes have several lines.
             let text = one_line(&format!("{error:#}"));
             let _ = writeln!(std::io::stderr(), "firstclaim: {}", Escaped(&text));
             ExitCode::from(exit_code(&error))
@@ -80,12 +81,6 @@ fn run(command: Command) -> anyhow::Result<u8> {
     // Whatever still runs was given its time.
     runtime.shutdown_timeout(Duration::from_millis(500));
     done
-}
-
-/// Some of the causes below have several lines.
-fn one_line(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    lines.join("; ")
 }
 
 #[expect(

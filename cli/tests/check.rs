@@ -89,4 +89,7 @@ fn missing_credentials_are_told_in_one_line() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("set AWS_REGION and credentials"), "{text}");
     assert!(!text.contains(r"\n"), "{text}");
+    // What helps is the advice, not where the SDK has looked.
+    let found = "for want of a Region or credentials (no credentials found in chain)";
+    assert!(text.contains(found), "{text}");
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::Finding;
 use crate::dev::is_loopback;
+use crate::escape::one_line;
 
 /// More than the functions have: whoever checks may be far away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -82,12 +83,12 @@ impl Trouble {
         }
         let root = root(error);
         match error {
-            SdkError::ConstructionFailure(_) => Self::NotConfigured(root),
+            SdkError::ConstructionFailure(_) => Self::NotConfigured(missing(error)),
             SdkError::TimeoutError(_) => Self::Unreachable("no answer in time".to_owned()),
             SdkError::DispatchFailure(failure)
                 if (failure.is_user() || failure.is_other()) && !is_lost(error) =>
             {
-                Self::NotConfigured(root)
+                Self::NotConfigured(missing(error))
             }
             SdkError::DispatchFailure(_) | SdkError::ResponseError(_) => Self::Unreachable(root),
             _ => {
@@ -168,12 +169,29 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
 
 /// The first cause, which names what went wrong; what lies above it only says that something did.
 pub(crate) fn root(error: &(dyn Error + 'static)) -> String {
+    // Some of the SDK's have several lines.
+    one_line(&deepest(error))
+}
+
+fn deepest(error: &(dyn Error + 'static)) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
         deepest = source;
     }
-    // Some of the SDK's have several lines.
-    let text = deepest.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    lines.join("; ")
+    deepest.to_string()
+}
+
+/// What is missing, without the list of all places that the SDK has looked for it in: the advice says
+/// which of them to use.
+fn missing(error: &(dyn Error + 'static)) -> String {
+    let text = deepest(error);
+    let first = text.lines().next().unwrap_or_default().trim();
+    match first.strip_suffix(':') {
+        // What announces the list goes with it.
+        Some(announcing) => match announcing.rsplit_once(". ") {
+            Some((missing, _)) => missing.to_owned(),
+            None => announcing.to_owned(),
+        },
+        None => first.to_owned(),
+    }
 }
