@@ -60,6 +60,11 @@ def guard_a_function_of_ones_own(world: World) -> None:
     assert receipt["order"] == "order-42" and receipt["charged"] == 5, receipt
     # The receipt names the invocation that did the work: the second one did none.
     assert order("order-42") == receipt
+    # Another amount under its id is another order, which must not get this receipt.
+    event = json.dumps({"id": "order-42", "amount": 6})
+    refused = functions.invoke(FunctionName=name, Payload=event)
+    assert "FunctionError" in refused, refused
+    assert b"firstclaim.Mismatch" in refused["Payload"].read()
     other = order("order-43")
     assert other["order"] == "order-43" and other["request"] != receipt["request"], other
     world.sam("delete", "--stack-name", GUARD, "--no-prompts", "--region", REGION)
