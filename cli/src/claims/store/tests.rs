@@ -43,6 +43,36 @@ fn options_come_before_variables_and_a_table_before_a_file() {
 }
 
 #[test]
+fn what_is_pasted_leads_to_the_same_store() {
+    let variables = [
+        (TABLE_VARIABLE, "from-there"),
+        (ENDPOINT_VARIABLE, "http://127.0.0.1:9/"),
+    ];
+    let some = |text: &str| Some(text.to_owned());
+    for (table, endpoint, data, expected) in [
+        (None, None, None, ""),
+        (some("-t"), None, None, " --table=-t"),
+        (None, some("http://x:8"), None, " --endpoint=http://x:8"),
+        (
+            some("t t"),
+            some("http://x:8"),
+            None,
+            " --table='t t' --endpoint=http://x:8",
+        ),
+        (None, None, some("/a b"), " --data='/a b'"),
+    ] {
+        let options = Options {
+            table,
+            endpoint,
+            data: data.map(PathBuf::from),
+            ..Options::default()
+        };
+        let found = place(options.clone(), &variables).unwrap();
+        assert_eq!(options.pasted(&found), expected);
+    }
+}
+
+#[test]
 fn an_endpoint_alone_means_the_usual_table() {
     let options = Options {
         endpoint: Some("http://127.0.0.1:8000".to_owned()),
