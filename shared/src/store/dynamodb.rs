@@ -137,7 +137,7 @@ impl DynamoDb {
             .set_expression_attribute_names(expression.take_names())
             .set_expression_attribute_values(expression.take_values())
             .return_values_on_condition_check_failure(OnFailure::AllOld);
-        // Boxed, here and below: the SDK's futures are large, and those around them are moved.
+        // Boxed, as every call: the SDK's futures are large, and those around them are moved.
         let answer = match date {
             Some(date) => {
                 let timed = call.customize().interceptor(date.clone());
@@ -258,15 +258,14 @@ impl Store for DynamoDb {
     }
 
     async fn read(&self, id: &str, read: Read) -> Result<Option<Record>, StoreError> {
-        let output = self
+        let call = self
             .client
             .get_item()
             .table_name(&*self.table)
             .key(ID, AttributeValue::S(id.to_owned()))
-            .consistent_read(read == Read::Consistent)
-            .send()
-            .await
-            .map_err(|error| self.failed("GetItem", error))?;
+            .consistent_read(read == Read::Consistent);
+        let output = Box::pin(call.send()).await;
+        let output = output.map_err(|error| self.failed("GetItem", error))?;
         output.item().map(|item| from_item(id, item)).transpose()
     }
 
@@ -292,28 +291,26 @@ impl Store for DynamoDb {
         expiration: EpochSeconds,
     ) -> Result<(), StoreError> {
         // The id holds the owner's token: a copy that lands twice puts the same bytes.
-        self.client
+        let call = self
+            .client
             .put_item()
             .table_name(&*self.table)
             .item(ID, AttributeValue::S(id.to_owned()))
             .item(COMPANION, AttributeValue::B(Blob::new(packed)))
-            .item(EXPIRATION, AttributeValue::N(expiration.0.to_string()))
-            .send()
-            .await
-            .map(drop)
-            .map_err(|error| self.failed("PutItem", error))
+            .item(EXPIRATION, AttributeValue::N(expiration.0.to_string()));
+        let put = Box::pin(call.send()).await;
+        put.map(drop).map_err(|error| self.failed("PutItem", error))
     }
 
     async fn companion(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let output = self
+        let call = self
             .client
             .get_item()
             .table_name(&*self.table)
             .key(ID, AttributeValue::S(id.to_owned()))
-            .consistent_read(true)
-            .send()
-            .await
-            .map_err(|error| self.failed("GetItem", error))?;
+            .consistent_read(true);
+        let output = Box::pin(call.send()).await;
+        let output = output.map_err(|error| self.failed("GetItem", error))?;
         let packed = output
             .item()
             .and_then(|item| item.get(COMPANION)?.as_b().ok());
