@@ -24,7 +24,10 @@ const ARCHIVE: u64 = 4 * 1024 * 1024;
 const START: Duration = Duration::from_millis(8);
 
 /// How often all the starts are made at the most, until they are within their limit.
-const ROUNDS: u32 = 5;
+const ROUNDS: u32 = 12;
+
+/// The pause between two rounds: a machine that has just built something is slow for a while.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// The most memory at the first question for work, in KiB.
 const FIRST_MEMORY: u64 = 12 * 1024;
@@ -79,7 +82,10 @@ async fn measure(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // passed may be the machine's doing, and more starts tell.
     let mut fastest = vec![Duration::MAX; functions.len()];
     let mut memory = vec![0; functions.len()];
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
+        if round > 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
         for _ in 0..arguments.starts {
             // In turn, so that what disturbs one disturbs all.
             for (at, function) in functions.iter().enumerate() {
